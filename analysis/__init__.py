@@ -1,0 +1,1 @@
+"""Pure functions from measurements to findings. No input or output."""

@@ -1,0 +1,24 @@
+"""Was the machine quiet while a run was measured? Limits are stated here and shown wherever a run is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OTHERS_SHARE_LIMIT = 0.15
+"""Cores that other processes kept busy, as a share of the cores this run was allowed."""
+STEAL_SHARE_LIMIT = 0.02
+"""Share of CPU time that the hypervisor gave to someone else."""
+
+
+def judge_noise(means: Mapping[tuple[str, str], float], cores_allowed: float | None) -> tuple[bool | None, str]:
+    """Whether a run is marked noisy, and the sentence that says why. None when nothing was sampled."""
+    others = means.get(("cpu", "others_cpu_cores"))
+    steal = means.get(("cpu", "steal_share"))
+    if others is None and steal is None:
+        return None, ""
+    if others is not None and cores_allowed and others > OTHERS_SHARE_LIMIT * cores_allowed:
+        return True, (f"other processes kept {others:.2f} of {cores_allowed:g} cores busy "
+                      f"(limit {OTHERS_SHARE_LIMIT * cores_allowed:.2f})")
+    if steal is not None and steal > STEAL_SHARE_LIMIT:
+        return True, f"{steal:.1%} of CPU time was stolen by other machines (limit {STEAL_SHARE_LIMIT:.0%})"
+    return False, ""

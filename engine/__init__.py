@@ -1,0 +1,1 @@
+"""Measures: parameters, experiments, clock, telemetry, journal and the sweep process."""

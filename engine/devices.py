@@ -1,0 +1,55 @@
+"""Devices of a run process: which one takes effect, and CUDA's events for the clock. Imports torch when called.
+
+The CUDA paths are written for a real GPU and have not run on one; tests drive them through a stand-in event API.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.clock import Device
+
+
+class CudaDevice:
+    """A CUDA device as the clock sees it: events on its current stream, and a wait for all of its work."""
+
+    def __init__(self, index: int) -> None:
+        import torch
+
+        self._cuda = torch.cuda
+        self._index = index
+
+    def event(self) -> Any:
+        return self._cuda.Event(enable_timing=True)
+
+    def synchronize(self) -> None:
+        self._cuda.synchronize(self._index)
+
+
+def choose_device(asked: str) -> str:
+    """`auto` is the first CUDA device, or the CPU where there is none."""
+    import torch
+
+    if asked != "auto":
+        return asked
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
+
+
+def clock_device(name: str) -> Device | None:
+    """None for the CPU: host time is device time there."""
+    return CudaDevice(int(name.partition(":")[2] or 0)) if name.startswith("cuda") else None
+
+
+def torch_facts() -> dict[str, Any]:
+    """What only torch itself knows about this machine. Asked in a process of its own, before the first run."""
+    import torch
+
+    return {
+        "cuda_built_for": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "cuda_available": torch.cuda.is_available(),
+        "cuda_devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn": torch.backends.mkldnn.is_available(),
+    }

@@ -1,0 +1,1 @@
+"""One file per question the lab can measure; found by this folder."""

@@ -1,0 +1,185 @@
+"""How long does a model take to run over images, and where does the time go: loading, copying or computing?
+
+Each batch is split into waiting for the loader (load_data), the copy to the device (data_to_device) and the forward
+pass (inference). Batch size and loader workers are the usual things to sweep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import field_validator, model_validator
+
+from engine.data import DataError, check_data, prepare_data
+from engine.models import MODELS, image_size_problem
+from engine.params import InputError, setting, suggestion
+from engine.params import Params as BaseParams
+
+if TYPE_CHECKING:
+    from engine.nvml import Gpus
+    from engine.recorder import Recorder
+
+DEFAULT_BATCHES = 20
+
+
+class Params(BaseParams):
+    model: str = setting("resnet18", title="Model", help=f"One of {', '.join(MODELS)}.")
+    batch_size: int = setting(32, title="Batch size", unit="images", ge=1, le=65536,
+                              help="Images per batch; only full batches are measured.")
+    workers: int = setting(2, title="Loader workers", unit="processes", ge=0, le=512,
+                           help="Processes that decode and transform images. 0: the run's own process does it.")
+    batches: int | None = setting(None, title="Batches", unit="batches", ge=1, le=1_000_000,
+                                  help=f"How many batches to measure. Empty, with no images given: {DEFAULT_BATCHES}.")
+    images: int | None = setting(None, title="Images", unit="images", ge=1, le=100_000_000,
+                                 help="Measure so many images instead, whatever the batch size (9216 in seed 004).")
+    data: str = setting("generated", title="Images from", max_length=4096,
+                        help="generated, imagenette, or the path of a folder that holds one folder per class.")
+    image_size: int = setting(224, title="Image size", unit="px", ge=1, le=2048,
+                              help="Side of the square the model sees, after resize and centre crop.")
+    device: str = setting("auto", title="Device", help="auto, cpu, cuda, or one GPU such as cuda:1.")
+    precision: Literal["fp32", "bf16", "fp16"] = setting(
+        "fp32", title="Precision", help="bf16 and fp16 run the forward pass under autocast.")
+    channels_last: bool = setting(False, title="Channels last", help="Keep images and weights in NHWC memory order.")
+    compile: bool = setting(False, title="torch.compile", help="Compile the model; compiling happens in the warm-up.")
+    weights: Literal["random", "pretrained"] = setting(
+        "random", title="Weights", help="pretrained downloads torchvision's weights once; speed does not depend on it.")
+    timing: Literal["overlapped", "isolated"] = setting(
+        "overlapped", title="Timing on a GPU",
+        help="isolated waits for the GPU around each phase: phases add up, but the pipeline no longer overlaps.")
+    warm_up_batches: int = setting(2, title="Warm-up", unit="batches", ge=2, le=1000,
+                                   help="Batches of the real shape run before the clock starts.")
+    prefetch_factor: int = setting(2, title="Prefetch", unit="batches per worker", ge=1, le=64,
+                                   help="Batches each worker keeps ready.")
+    pin_memory: bool = setting(False, title="Pinned memory", help="Page-locked batches, for faster copies to a GPU.")
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        if name not in MODELS:
+            raise ValueError(f"no such model{suggestion(name, list(MODELS))} (there are {', '.join(MODELS)})")
+        return name
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, name: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,2})?", name):
+            raise ValueError("must be auto, cpu, cuda or cuda:N")
+        return name
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Params:
+        if self.batches is not None and self.images is not None:
+            raise ValueError("batches and images are both given; keep one of them")
+        if self.images is not None and self.images < self.batch_size:
+            raise ValueError(f"images={self.images}: fewer than one batch of {self.batch_size}; ask for more images")
+        if problem := image_size_problem(self.model, self.image_size, self.weights):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def asked_batches(self) -> int:
+        """Full batches only, as the original study measured."""
+        return self.images // self.batch_size if self.images is not None else self.batches or DEFAULT_BATCHES
+
+
+def check(cells: Iterable[Params], cache: Path) -> None:
+    for name in {cell.data for cell in cells}:
+        try:
+            check_data(name, cache)
+        except DataError as error:
+            raise InputError(str(error)) from None
+
+
+def prepare(cells: Iterable[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
+    needs: dict[str, int] = {}
+    for cell in cells:
+        needs[cell.data] = max(needs.get(cell.data, 0), cell.asked_batches * cell.batch_size)
+    for name, items in needs.items():
+        prepare_data(name, items, cache, progress)
+
+
+def cannot_run(params: Params, gpus: Gpus) -> str | None:
+    if params.device.startswith("cuda") and not gpus.devices:
+        return f"device={params.device}: no NVIDIA GPU was found on this machine"
+    return None
+
+
+def run(params: Params, recorder: Recorder) -> None:
+    import torch
+
+    from engine.data import make_loader, open_images
+    from engine.devices import choose_device
+    from engine.models import build_model
+    from engine.recorder import Skip
+
+    if params.threads:
+        torch.set_num_threads(params.threads)
+    torch.manual_seed(params.seed)
+    device = choose_device(params.device)
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise Skip(f"device={params.device}: torch finds no usable CUDA device")
+
+    with recorder.stage("prepare_data"):
+        images = open_images(params.data, recorder.cache, params.image_size, params.asked_batches * params.batch_size)
+        batches = min(params.asked_batches, len(images) // params.batch_size)
+        if batches == 0:
+            raise InputError(f"batch_size={params.batch_size}: {params.data} has only {len(images)} images; "
+                             "choose a smaller batch or more images")
+        loader = make_loader(images, params.batch_size, params.workers, pin_memory=params.pin_memory,
+                             prefetch_factor=params.prefetch_factor, seed=params.seed)
+    recorder.effective(threads=torch.get_num_threads(), device=device, batches=batches,
+                       images=batches * params.batch_size, loader_context="fork" if params.workers else "none")
+
+    layout = torch.channels_last if params.channels_last else torch.contiguous_format
+    with recorder.stage("init_model"):
+        model = build_model(params.model, params.image_size, params.weights).eval()
+    with recorder.stage("model_to_device"):
+        model = model.to(device, memory_format=layout)
+        forward: Any = torch.compile(model) if params.compile else model
+        _settle(device)
+
+    precision = _autocast(device, params.precision)
+    with recorder.stage("warm_up"), torch.inference_mode(), precision:
+        shape = (params.batch_size, 3, params.image_size, params.image_size)
+        example = torch.rand(shape).to(device, memory_format=layout)
+        for _ in range(params.warm_up_batches):
+            forward(example)
+            recorder.alive()
+        del example
+        _settle(device)
+
+    with recorder.measure(device, params.timing == "isolated") as clock, torch.inference_mode(), precision:
+        load = clock.phase("load_data")
+        copy = clock.phase("data_to_device", on_device=True)
+        infer = clock.phase("inference", on_device=True)
+        loading = None
+        for _ in range(batches):
+            with load:
+                # The workers start inside the first wait: their start-up is part of the first batch.
+                loading = loading or iter(loader)
+                pixels, _labels = next(loading)
+            with copy:
+                pixels = pixels.to(device, memory_format=layout, non_blocking=params.pin_memory)
+            with infer:
+                forward(pixels)
+            clock.end_batch(params.batch_size)
+
+
+def _autocast(device: str, precision: str) -> Any:
+    import torch
+
+    if precision == "fp32":
+        return nullcontext()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return torch.autocast(device.partition(":")[0], dtype=dtype)
+
+
+def _settle(device: str) -> None:
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)

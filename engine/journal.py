@@ -1,0 +1,323 @@
+"""The journal: append-only JSON lines, the raw evidence of a sweep or run. Record types, writer, strict reader.
+
+Lines are written in blocks; each block ends with a `check` line that carries the CRC-32 of the block's bytes. A block
+without its check line at the end of a file is a torn tail (the writer died) and is left alone; anything else that does
+not fit is damage, reported with the file and the byte.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+FLUSH_EVERY_S = 0.5
+
+
+class Line(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """One record. `at` is UTC in ISO form; every `..._s` is in seconds."""
+
+
+class Session(Line, tag="session"):
+    """A sweep process began (launch, resume or extend), with the sweep as it is now asked for."""
+
+    sweep_id: str
+    session: int
+    action: str
+    at: str
+    pid: int
+    process_started_s: float
+    spec: dict[str, Any]
+    planned_runs: int
+    source: str = "measured"
+
+
+class Turn(Line, tag="turn"):
+    """The sweep got its turn in the machine's queue."""
+
+    sweep_id: str
+    at: str
+
+
+class SessionEnd(Line, tag="session_end"):
+    sweep_id: str
+    at: str
+    status: str
+    reason: str = ""
+
+
+class EnvironmentSeen(Line, tag="environment"):
+    environment_id: str
+    facts: dict[str, Any]
+
+
+class Event(Line, tag="event"):
+    """Something worth telling a person: a telemetry device lost, data being prepared."""
+
+    at: str
+    text: str
+    sweep_id: str = ""
+    run_id: str = ""
+
+
+class RunStart(Line, tag="run_start"):
+    run_id: str
+    sweep_id: str
+    attempt: int
+    experiment: str
+    cell_key: str
+    repeat: int
+    environment_id: str
+    at: str
+    asked: dict[str, Any]
+
+
+class RunProcess(Line, tag="run_process"):
+    """Which operating-system process measures the run; its group is ended with it."""
+
+    run_id: str
+    pid: int
+    process_started_s: float
+
+
+class RunEnd(Line, tag="run_end"):
+    run_id: str
+    at: str
+    status: str
+    reason: str = ""
+    wall_s: float | None = None
+
+
+class Stage(Line, tag="stage"):
+    run_id: str
+    stage: str
+    start_s: float
+    seconds: float
+
+
+class Effective(Line, tag="effective"):
+    """Values that took effect, where a person asked for something else or left it open."""
+
+    run_id: str
+    values: dict[str, Any]
+
+
+class PhaseColumn(msgspec.Struct, forbid_unknown_fields=True):
+    """One phase over the batches of a `Batches` line; null where a batch did not have it."""
+
+    phase: str
+    clock: str
+    start_s: list[float | None]
+    seconds: list[float | None]
+
+
+class Batches(Line, tag="batches"):
+    """Consecutive batches, by column: one line per flush keeps the measured loop and the ingest cheap."""
+
+    run_id: str
+    first_batch: int
+    items: list[int]
+    start_s: list[float]
+    seconds: list[float]
+    phases: list[PhaseColumn]
+
+
+class Samples(Line, tag="samples"):
+    """Telemetry at one moment: (device, metric, value) readings."""
+
+    run_id: str
+    time_s: float
+    readings: list[tuple[str, str, float]]
+
+
+class Metric(Line, tag="metric"):
+    """A scalar result. A value that is not finite is written as text: JSON has no word for it."""
+
+    run_id: str
+    name: str
+    value: float | str
+    unit: str = ""
+
+
+class File(Line, tag="file"):
+    """A file a run leaves behind, by its path inside the sweep's folder."""
+
+    run_id: str
+    path: str
+    title: str
+    size_bytes: int
+
+
+class Annotation(Line, tag="annotation"):
+    """What a person did to a sweep or run. `field` is tag, untag or note."""
+
+    target: str
+    field: str
+    value: str
+    at: str
+
+
+class Check(Line, tag="check"):
+    crc: int
+
+
+Record = (
+    Session | Turn | SessionEnd | EnvironmentSeen | Event | RunStart | RunProcess | RunEnd | Stage | Effective
+    | Batches | Samples | Metric | File | Annotation | Check
+)
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+_CHECK_PREFIX = b'{"kind":"check"'
+
+
+class JournalDamage(Exception):
+    """A journal that cannot be read past a byte."""
+
+    def __init__(self, path: Path, byte: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {byte}: {reason}")
+        self.path, self.byte, self.reason = path, byte, reason
+
+
+class JournalWriter:
+    """Appends records to a new file. Nothing is on its way to disk until a flush; `close` also syncs."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._buffer: list[bytes] = []
+        self._written = 0
+        self._flushed_at = time.perf_counter()
+
+    def write(self, record: Line) -> None:
+        self._buffer.append(_encoder.encode(record))
+
+    def flush_due(self, now: float) -> bool:
+        return now - self._flushed_at >= FLUSH_EVERY_S
+
+    def flush(self) -> None:
+        self._flushed_at = time.perf_counter()
+        if not self._buffer:
+            return
+        lines = b"\n".join(self._buffer) + b"\n"
+        block = lines + _encoder.encode(Check(zlib.crc32(lines))) + b"\n"
+        try:
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            # A full disk may have taken half a block: cut it off, so that a later flush does not tear the middle.
+            os.ftruncate(self._file, self._written)
+            raise
+        self._buffer.clear()
+        self._written += len(block)
+
+    def close(self) -> None:
+        if self._file < 0:
+            return
+        try:
+            self.flush()
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+
+class Block(NamedTuple):
+    """Records that were verified together, and the byte after them."""
+
+    records: list[Any]
+    end: int
+
+
+def read_blocks(path: Path, start: int = 0) -> Iterator[Block]:
+    """Verified blocks from a byte on. Ends quietly at a torn tail; raises JournalDamage before it."""
+    data = journal_bytes(path, start)
+    block_start = line_start = 0
+    while (newline := data.find(b"\n", line_start)) >= 0:
+        if data.startswith(_CHECK_PREFIX, line_start):
+            lines = data[block_start:line_start]
+            try:
+                check = _decoder.decode(data[line_start:newline])
+            except msgspec.MsgspecError as error:
+                raise JournalDamage(path, start + line_start, str(error)) from None
+            if zlib.crc32(lines) != check.crc:
+                raise _locate_damage(path, lines, start + block_start)
+            try:
+                records = _decoder.decode_lines(lines)
+            except msgspec.MsgspecError:
+                raise _locate_damage(path, lines, start + block_start) from None
+            yield Block(records, start + newline + 1)
+            block_start = newline + 1
+        line_start = newline + 1
+
+
+def read_records(path: Path) -> list[Any]:
+    return [record for block in read_blocks(path) for record in block.records]
+
+
+def journal_bytes(path: Path, start: int = 0) -> bytes:
+    """The uncompressed content from a byte on, whether or not the journal has been compressed since."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read()
+    except FileNotFoundError:
+        packed = _packed(path)
+        try:
+            return gzip.decompress(packed.read_bytes())[start:]
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise JournalDamage(packed, 0, f"cannot be unpacked ({error})") from None
+
+
+def journal_size(path: Path) -> int:
+    """Uncompressed bytes; a packed file ends with that number (modulo 4 GiB, more than a journal grows to)."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        with _packed(path).open("rb") as file:
+            file.seek(-4, os.SEEK_END)
+            return int.from_bytes(file.read(4), "little")
+
+
+def compress_journal(path: Path) -> None:
+    """Replace a finished journal by its compressed form. Safe to repeat, and to be killed in."""
+    part = path.with_name(path.name + ".gz.part")
+    with path.open("rb") as source, part.open("wb") as target:
+        with gzip.GzipFile(filename="", fileobj=target, mode="wb", compresslevel=6, mtime=0) as packed:
+            shutil.copyfileobj(source, packed, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())
+    part.replace(_packed(path))
+    path.unlink()
+
+
+def list_journals(folder: Path, prefix: str = "") -> list[Path]:
+    """Journals of a folder by their plain names, compressed or not, in order."""
+    if not folder.is_dir():
+        return []
+    names = {entry.name.removesuffix(".gz") for entry in os.scandir(folder) if entry.name.startswith(prefix)}
+    return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
+
+
+def _packed(path: Path) -> Path:
+    return path.with_name(path.name + ".gz")
+
+
+def _locate_damage(path: Path, lines: bytes, offset: int) -> JournalDamage:
+    """The first line of a bad block that cannot be decoded, else the block itself."""
+    at = 0
+    for line in lines.splitlines(keepends=True):
+        try:
+            _decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            return JournalDamage(path, offset + at, str(error))
+        at += len(line)
+    return JournalDamage(path, offset, f"the {len(lines)} bytes from here do not match their checksum")

@@ -1,0 +1,86 @@
+"""What an experiment writes its measurements to: stages, the clock, metrics, what took effect, files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from engine.clock import Clock
+from engine.devices import clock_device
+from engine.journal import Batches, Effective, File, JournalWriter, Metric, Stage
+
+STAGES = ("start_process", "prepare_data", "init_model", "load_state", "model_to_device", "warm_up", "measure",
+          "score", "validate", "finish")
+
+
+class Skip(Exception):
+    """Raised by an experiment that cannot run on this machine; its text is the reason."""
+
+
+class Recorder:
+    """One run's measurements. All times are relative to `origin`, the moment the run was asked for."""
+
+    def __init__(self, run_id: str, journal: JournalWriter, origin: float, tell: Callable[[str], None],
+                 folder: Path, cache: Path) -> None:
+        self.run_id, self.origin, self.folder, self.cache = run_id, origin, folder, cache
+        self._journal, self._tell = journal, tell
+        self.last_stage_end = origin
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A part of the run's life, measured once. A stage that fails is not written: it has no length."""
+        assert name in STAGES, f"{name} is not a stage; stages are {', '.join(STAGES)}"
+        self._tell(name)
+        start = perf_counter()
+        yield
+        self.stage_ended(name, start, perf_counter())
+
+    def stage_ended(self, name: str, start: float, end: float) -> None:
+        self.last_stage_end = end
+        self._journal.write(Stage(self.run_id, name, round(start - self.origin, 9), round(end - start, 9)))
+        self._journal.flush()
+
+    @contextmanager
+    def measure(self, device: str = "cpu", isolated: bool = False) -> Iterator[Clock]:
+        """The stage `measure`: gives the clock, and ends with the metrics that only the whole window has."""
+        clock = Clock(self.run_id, self.origin, clock_device(device), isolated, self._deliver, self._journal.flush_due)
+        self._tell("measure")
+        start = perf_counter()
+        try:
+            clock.start()
+            yield clock
+            end_to_end_s = clock.stop()
+        except BaseException:
+            # What was measured before a failure is kept; the window itself has no end-to-end time then.
+            clock.flush()
+            raise
+        self.stage_ended("measure", start, perf_counter())
+        self.metric("end_to_end_s", end_to_end_s, "s")
+        self.metric("batches", clock.batches, "batches")
+        self.metric("items", clock.items, "items")
+
+    def metric(self, name: str, value: float, unit: str = "") -> None:
+        """One scalar result; seconds, bytes, items and per-second values carry their unit."""
+        self._journal.write(Metric(self.run_id, name, value if math.isfinite(value) else str(float(value)), unit))
+
+    def effective(self, **values: Any) -> None:
+        """What took effect, where it was left open or may differ from what was asked."""
+        self._journal.write(Effective(self.run_id, values))
+
+    def keep_file(self, path: Path, title: str) -> None:
+        """A file inside the run's folder that belongs to its results."""
+        self._journal.write(File(self.run_id, os.path.relpath(path, self.folder.parent), title, path.stat().st_size))
+
+    def alive(self) -> None:
+        """Long work without batches says so, or the run counts as hung."""
+        self._tell("")
+
+    def _deliver(self, batches: Batches) -> None:
+        self._journal.write(batches)
+        self._journal.flush()
+        self._tell("")

@@ -1,0 +1,400 @@
+"""The sweep process: waits for its turn, then measures the runs of one sweep one after another, and keeps its journal.
+
+Started detached by engine.launch; it outlives the browser and the command that started it. It samples telemetry while
+a run is measured, so that the measured process does not have to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import Any
+
+import psutil
+
+from engine import machine, queue, registry
+from engine.environment import fingerprint
+from engine.executor import LocalExecutor, LocalRun
+from engine.home import PROJECT, Home, SweepFolder
+from engine.interrupted import close_interrupted
+from engine.journal import (
+    EnvironmentSeen,
+    Event,
+    JournalWriter,
+    Line,
+    RunEnd,
+    RunProcess,
+    RunStart,
+    Samples,
+    Session,
+    SessionEnd,
+    Stage,
+    Turn,
+    compress_journal,
+    list_journals,
+)
+from engine.moment import utc_now
+from engine.nvml import Gpus
+from engine.params import Params
+from engine.preparation import answer_torch_facts, prepare_in_process
+from engine.run import Outcome, RunOrder, Sign
+from engine.spec import PlannedRun, SweepSpec
+from engine.sweep_state import RETRIED, UNFINISHED, SweepState, plan_all, read_state, run_id_of
+from engine.telemetry import Telemetry
+
+SAMPLE_EVERY_S = 0.2
+GRACE_S = 1.0
+"""How long a run may take to stop by itself when it is cancelled."""
+NEARLY_FULL = 0.02
+"""A run killed with less than this share of the memory limit free was killed for memory."""
+
+
+class Ended(Exception):
+    """The sweep ends before its plan does."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+@dataclass
+class SweepProcess:
+    home: Home
+    folder: SweepFolder
+    session: int
+    journal: JournalWriter
+    state: SweepState
+    spec: SweepSpec
+    plan: list[PlannedRun]
+    retry_failed: bool
+    machine_lock: queue.MachineLock = field(default_factory=queue.MachineLock)
+    cancelled: bool = False
+    environment_id: str = ""
+    problems_told: int = 0
+    oom_batch: dict[str, int] = field(default_factory=dict)
+    """Line of cells (all parameters but the batch size) -> smallest batch size that was out of memory."""
+
+    @property
+    def sweep_id(self) -> str:
+        return self.folder.sweep_id
+
+    def write(self, record: Line) -> None:
+        self.journal.write(record)
+        self.journal.flush()
+
+    def tell(self, text: str, run_id: str = "") -> None:
+        self.write(Event(utc_now(), text, self.sweep_id, run_id))
+
+    # -- the life of the sweep ---------------------------------------------------------------------------------------
+
+    def measure_all(self) -> None:
+        self.wait_for_turn()
+        self.write(Turn(self.sweep_id, utc_now()))
+        # CUDA numbers devices as NVML does only when it orders them by bus; set before torch is loaded anywhere.
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        self.executor = LocalExecutor()
+        self.gpus = Gpus.open()
+        self.telemetry = Telemetry(self.gpus)
+        self.see_environment()
+        todo = [run for run in self.plan if self.is_due(run)]
+        self.remember_oom()
+        self.prepare(todo)
+        for planned in todo:
+            self.wait_while_paused()
+            self.measure(planned)
+
+    def is_due(self, planned: PlannedRun) -> bool:
+        run = self.state.runs.get(run_id_of(self.sweep_id, planned.cell, planned.repeat))
+        if run is None or run.status in UNFINISHED:
+            return True
+        return self.retry_failed and run.status in RETRIED
+
+    def wait_for_turn(self) -> None:
+        looked_at = 0.0
+        while True:
+            self.stop_if_cancelled()
+            if perf_counter() - looked_at > 2:
+                # A sweep ahead of this one may have died without leaving the line.
+                close_interrupted(self.home, besides=self.sweep_id)
+                looked_at = perf_counter()
+            if queue.is_next(queue.read_queue(self.home), self.sweep_id) and self.machine_lock.try_to_take():
+                with queue.editing(self.home) as line:
+                    if queue.is_next(line, self.sweep_id) and (entry := line.find(self.sweep_id)):
+                        entry.state = "measuring"
+                        return
+                self.machine_lock.release()
+            sleep(SAMPLE_EVERY_S)
+
+    def wait_while_paused(self) -> None:
+        self.stop_if_cancelled()
+        if not queue.is_paused(queue.read_queue(self.home), self.sweep_id):
+            return
+        self.tell("paused")
+        with queue.editing(self.home) as line:
+            if entry := line.find(self.sweep_id):
+                entry.state = "waiting"
+        self.machine_lock.release()
+        self.wait_for_turn()
+        self.tell("continued")
+
+    def stop_if_cancelled(self) -> None:
+        if self.cancelled:
+            raise Ended("cancelled", "cancelled on request")
+
+    def see_environment(self) -> None:
+        facts: dict[str, Any] = {}
+        for answer in self.converse(self.executor.ask(answer_torch_facts), "loading torch"):
+            facts = answer
+        if not facts:
+            raise Ended("failed", "torch could not be loaded; see the sweep's log")
+        self.cuda_available = bool(facts["cuda_available"])
+        environment = fingerprint(facts, self.gpus, PROJECT)
+        self.environment_id = environment.environment_id
+        self.write(EnvironmentSeen(environment.environment_id, environment.facts))
+        if self.gpus.problem:
+            self.tell(f"no GPU telemetry: {self.gpus.problem}")
+
+    def prepare(self, todo: list[PlannedRun]) -> None:
+        """What the runs need on disk, made once and before any of them, so that no run pays for it."""
+        experiment = registry.find(self.spec.experiment)
+        if not experiment.prepare or not todo:
+            return
+        cells = {run.cell.key: run.cell.params.model_dump(mode="json") for run in todo}
+        told_at = 0.0
+        asked = self.executor.ask(prepare_in_process, self.spec.experiment, list(cells.values()), self.home.cache)
+        for answer in self.converse(asked, "preparing data"):
+            if isinstance(answer, str):
+                raise Ended("failed", f"preparing data: {answer}")
+            done, total = answer
+            if perf_counter() - told_at > 0.5 or done == total:
+                self.tell(f"preparing data: {done} of {total}")
+                told_at = perf_counter()
+
+    def converse(self, asked: LocalRun, what: str) -> Iterator[Any]:
+        """Answers of a process that helps the sweep, until it ends."""
+        try:
+            while asked.exit_code is None:
+                yield from asked.wait(SAMPLE_EVERY_S)
+                self.stop_if_cancelled()
+            yield from asked.wait(0)
+            if asked.exit_code:
+                raise Ended("failed", f"{what}: the process ended with {asked.exit_code}; see the sweep's log")
+        finally:
+            asked.end_group()
+
+    # -- one run -----------------------------------------------------------------------------------------------------
+
+    def measure(self, planned: PlannedRun) -> None:
+        run_id = run_id_of(self.sweep_id, planned.cell, planned.repeat)
+        earlier = self.state.runs.get(run_id)
+        attempt = earlier.attempt + 1 if earlier else 1
+        params = planned.cell.params
+        asked = params.model_dump(mode="json")
+        self.write(RunStart(run_id, self.sweep_id, attempt, self.spec.experiment, planned.cell.key, planned.repeat,
+                            self.environment_id, utc_now(), asked))
+        if reason := self.reason_to_skip(params, asked):
+            self.write(RunEnd(run_id, utc_now(), "skipped", reason))
+            return
+        order = RunOrder(run_id, self.spec.experiment, asked, self.folder.run_journal(run_id, attempt),
+                         self.folder.run_log(run_id, attempt), self.home.cache, perf_counter())
+        Watch(self, order, params).until_it_ends()
+
+    def reason_to_skip(self, params: Params, asked: dict[str, Any]) -> str | None:
+        line, batch_size = line_of_cells(asked)
+        if batch_size is not None and batch_size > self.oom_batch.get(line, batch_size):
+            return f"batch size {self.oom_batch[line]} of this line was out of memory"
+        experiment = registry.find(self.spec.experiment)
+        return experiment.cannot_run(params, self.gpus) if experiment.cannot_run else None
+
+    def note_oom(self, asked: dict[str, Any]) -> None:
+        line, batch_size = line_of_cells(asked)
+        if batch_size is not None:
+            self.oom_batch[line] = min(batch_size, self.oom_batch.get(line, batch_size))
+
+    def remember_oom(self) -> None:
+        """Lines that ran out of memory in an earlier session; none when those are to be tried again."""
+        for run in self.state.runs.values():
+            if run.status == "oom" and not self.retry_failed:
+                self.note_oom(run.asked)
+
+    def gpu_indices(self, params: Params) -> list[int]:
+        """NVML's numbers of the GPUs this run uses."""
+        device = getattr(params, "device", "cpu")
+        if device == "cpu" or not self.cuda_available:
+            return []
+        number = int(device.partition(":")[2] or 0)
+        visible = self.gpus.visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [visible[number].index] if number < len(visible) else []
+
+
+class Watch:
+    """Starts one run and stays with it: telemetry, signs of life, limits, and the truth about how it ended."""
+
+    def __init__(self, sweep: SweepProcess, order: RunOrder, params: Params) -> None:
+        self.sweep, self.order = sweep, order
+        self.oom_kills_before = machine.oom_kill_count()
+        self.memory_limit_bytes = machine.memory_limit_bytes()
+        self.least_available_bytes: float | None = None
+        self.outcome: Outcome | None = None
+        self.stage = "start_process"
+        self.handle = sweep.executor.start(order)
+        sweep.telemetry.watch(self.handle.pid, sweep.gpu_indices(params))
+        sweep.write(RunProcess(order.run_id, self.handle.pid, self.handle.process_started_s))
+
+    def until_it_ends(self) -> None:
+        sweep, limits = self.sweep, self.sweep.spec.limits
+        started_at = heard_at = perf_counter()
+        given_up: tuple[str, str] | None = None
+        next_sample = started_at
+        while self.handle.exit_code is None:
+            now = perf_counter()
+            if now >= next_sample:
+                self.sample(now)
+                next_sample = max(next_sample + SAMPLE_EVERY_S, now)
+            if self.listen(max(0.0, next_sample - perf_counter())):
+                heard_at = perf_counter()
+            if sweep.journal.flush_due(now):
+                sweep.journal.flush()
+            if sweep.cancelled:
+                given_up = ("cancelled", "cancelled while it ran")
+                break
+            if now - started_at > limits.run_s:
+                given_up = ("timeout", f"over its time limit of {limits.run_s:g} s, in stage {self.stage}")
+                break
+            if now - heard_at > limits.silence_s:
+                given_up = ("timeout", f"no sign of life for {limits.silence_s:g} s, in stage {self.stage}")
+                break
+        if given_up:
+            self.stop_early()
+        ended_at = perf_counter()
+        self.listen(0)
+        exit_code = self.handle.exit_code
+        self.handle.end_group()
+        self.close(given_up or self.judge(exit_code), ended_at)
+
+    def listen(self, timeout_s: float) -> bool:
+        said = self.handle.wait(timeout_s)
+        for message in said:
+            if isinstance(message, Outcome):
+                self.outcome = message
+            elif isinstance(message, Sign) and message.stage:
+                self.stage = message.stage
+        return bool(said)
+
+    def sample(self, now: float) -> None:
+        readings = self.sweep.telemetry.sample()
+        self.sweep.journal.write(Samples(self.order.run_id, round(now - self.order.requested_at, 6),
+                                         [(r.device, r.metric, r.value) for r in readings]))
+        for reading in readings:
+            if reading.metric == "memory_available_bytes":
+                least = self.least_available_bytes
+                self.least_available_bytes = reading.value if least is None else min(least, reading.value)
+        problems = self.sweep.telemetry.problems
+        for problem in problems[self.sweep.problems_told :]:
+            self.sweep.tell(problem, self.order.run_id)
+        self.sweep.problems_told = len(problems)
+
+    def stop_early(self) -> None:
+        """Ask first, so that the last batches reach the journal; then end the whole group."""
+        self.handle.ask_to_stop()
+        until = perf_counter() + GRACE_S
+        while self.handle.exit_code is None and perf_counter() < until:
+            self.listen(0.05)
+
+    def judge(self, exit_code: int | None) -> tuple[str, str]:
+        """Status and reason of a run that ended by itself or was ended from outside."""
+        if self.outcome and not (self.outcome.status == "killed" and self.memory_ran_out()):
+            return self.outcome.status, self.outcome.reason
+        if self.memory_ran_out() and (self.outcome or exit_code == -signal.SIGKILL):
+            return "oom", f"killed for memory in stage {self.stage} (limit {self.memory_limit_bytes} bytes)"
+        if exit_code == -signal.SIGKILL:
+            return "killed", f"killed from outside in stage {self.stage}"
+        if exit_code is not None and exit_code < 0:
+            return "failed", f"crashed with {signal.Signals(-exit_code).name} in stage {self.stage}"
+        return "failed", f"ended with exit status {exit_code} in stage {self.stage}, without a result; see its log"
+
+    def memory_ran_out(self) -> bool:
+        kills = machine.oom_kill_count()
+        if kills is not None and self.oom_kills_before is not None and kills > self.oom_kills_before:
+            return True
+        least = self.least_available_bytes
+        return least is not None and least < NEARLY_FULL * self.memory_limit_bytes
+
+    def close(self, ending: tuple[str, str], ended_at: float) -> None:
+        status, reason = ending
+        run_id, requested_at = self.order.run_id, self.order.requested_at
+        if self.outcome:
+            start_s = self.outcome.finish_from - requested_at
+            self.sweep.journal.write(Stage(run_id, "finish", round(start_s, 9),
+                                           round(ended_at - self.outcome.finish_from, 9)))
+        if status == "oom":
+            self.sweep.note_oom(self.order.params)
+        self.sweep.write(RunEnd(run_id, utc_now(), status, reason, round(ended_at - requested_at, 9)))
+
+
+def line_of_cells(asked: dict[str, Any]) -> tuple[str, int | None]:
+    """What cells that differ only in batch size share, and this one's batch size."""
+    rest = {name: value for name, value in asked.items() if name != "batch_size"}
+    return json.dumps(rest, sort_keys=True), asked.get("batch_size")
+
+
+# -- start and end of the process --------------------------------------------------------------------------------------
+
+
+def main(home_path: str, sweep_id: str, session: int) -> None:
+    home = Home(Path(home_path))
+    folder = home.sweep(sweep_id)
+    lock = queue.try_lock(folder.lock)
+    if lock is None:
+        sys.exit(f"sweep {sweep_id} is being measured by another process")
+    try:
+        with as_process_of(folder):
+            _run_session(home, folder, session)
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def as_process_of(folder: SweepFolder) -> Iterator[None]:
+    me = psutil.Process()
+    queue.write_json(folder.process, {"pid": me.pid, "process_started_s": me.create_time()})
+    yield
+
+
+def _run_session(home: Home, folder: SweepFolder, session: int) -> None:
+    request = json.loads(folder.request(session).read_text())
+    state = read_state(folder)
+    specs = [*state.specs, *([request["spec"]] if request["spec"] not in state.specs else [])]
+    plan = plan_all(specs)
+    me = psutil.Process()
+    journal = JournalWriter(folder.session_journal(session))
+    process = SweepProcess(home, folder, session, journal, state, SweepSpec.model_validate(request["spec"]), plan,
+                           request["retry_failed"])
+    signal.signal(signal.SIGTERM, lambda *_: setattr(process, "cancelled", True))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the command that watches, not to the sweep
+    process.write(Session(folder.sweep_id, session, request["action"], utc_now(), me.pid, me.create_time(),
+                          request["spec"], len(plan)))
+    status, reason = "finished", ""
+    try:
+        process.measure_all()
+    except Ended as early:
+        status, reason = early.status, early.reason
+    except Exception as error:
+        traceback.print_exc()
+        status, reason = "failed", f"the sweep process failed: {type(error).__name__}: {error}"
+    process.write(SessionEnd(folder.sweep_id, utc_now(), status, reason))
+    journal.close()
+    # Still holding the machine: compressing while the next sweep measures would disturb it.
+    for path in [*list_journals(folder.path, "session-"), *list_journals(folder.runs)]:
+        if path.exists():
+            compress_journal(path)
+    queue.leave(home, folder.sweep_id)
+    process.machine_lock.release()

@@ -1,0 +1,355 @@
+"""The lab from the command line: the same engine and store as the app, no browser.
+
+Wrong input ends with one sentence and exit status 2. With --json a command prints one JSON document on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine import queue
+from engine.data import DataError, fetch_imagenette
+from engine.doctor import examine
+from engine.home import PROJECT, Home, lab_home
+from engine.interrupted import close_interrupted
+from engine.journal import JournalDamage
+from engine.launch import cancel as cancel_sweep
+from engine.launch import extend as extend_sweep
+from engine.launch import find_sweep, launch, wait_until_ended
+from engine.launch import resume as resume_sweep
+from engine.params import InputError
+from engine.registry import Broken, load_all
+from engine.spec import MANY_RUNS, SweepSpec, read_spec
+from engine.sweep_state import read_state
+from store.database import Store, StoreHeld, StoreUnusable, delete_store
+from store.export import TABLES, export_sweep
+from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
+from ui.terminal_progress import follow_sweep
+from ui.terminal_tables import print_doctor, print_run, print_runs, print_sweeps
+
+PROBLEMS = (InputError, DataError, StoreHeld, StoreUnusable, JournalDamage)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+waiting = click.option("--wait", is_flag=True, help="Show progress and return when the sweep has ended.")
+yes = click.option("--yes", is_flag=True, help="Do not ask before a very large sweep.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """PhaseLab: measure deep-learning pipelines, keep every number."""
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@waiting
+@yes
+@as_json
+def sweep(file: Path, wait: bool, yes: bool, as_json: bool) -> None:
+    """Start the sweep described in FILE."""
+    spec = read_spec(file)
+    ask_if_large(spec, yes, as_json)
+    tell_outcome(lab_home(), launch(lab_home(), spec), wait, as_json)
+
+
+@cli.command()
+@click.argument("sweep_id", metavar="SWEEP")
+@click.option("--failed", is_flag=True, help="Also run again what failed, timed out, was out of memory or skipped.")
+@waiting
+@as_json
+def resume(sweep_id: str, failed: bool, wait: bool, as_json: bool) -> None:
+    """Measure what is missing of SWEEP."""
+    tell_outcome(lab_home(), resume_sweep(lab_home(), sweep_id, failed), wait, as_json)
+
+
+@cli.command()
+@click.argument("sweep_id", metavar="SWEEP")
+@click.argument("file", type=click.Path(path_type=Path))
+@waiting
+@yes
+@as_json
+def extend(sweep_id: str, file: Path, wait: bool, yes: bool, as_json: bool) -> None:
+    """Add the values and repeats of FILE to SWEEP; cells it has are not measured again."""
+    spec = read_spec(file)
+    ask_if_large(spec, yes, as_json)
+    tell_outcome(lab_home(), extend_sweep(lab_home(), sweep_id, spec), wait, as_json)
+
+
+@cli.command()
+@click.argument("sweep_id", metavar="SWEEP")
+@as_json
+def cancel(sweep_id: str, as_json: bool) -> None:
+    """End SWEEP now; what it has measured is kept."""
+    home = lab_home()
+    sweep_id = cancel_sweep(home, sweep_id)
+    wait_until_ended(home.sweep(sweep_id), 30)
+    tell_outcome(home, sweep_id, False, as_json)
+
+
+@cli.command()
+@as_json
+def sweeps(as_json: bool) -> None:
+    """List the sweeps, newest first."""
+    with open_for_reading() as store:
+        found = list_sweeps(store.connection)
+    print_json({"sweeps": found}) if as_json else print_sweeps(found)
+
+
+@cli.command()
+@click.option("--sweep", "sweep_id", metavar="SWEEP", help="Only the runs of this sweep.")
+@as_json
+def runs(sweep_id: str | None, as_json: bool) -> None:
+    """List runs with their parameters, metrics and phases."""
+    only = find_sweep(lab_home(), sweep_id).sweep_id if sweep_id else None
+    with open_for_reading(only) as store:
+        found = list_runs(store.connection, only)
+    print_json({"runs": found}) if as_json else print_runs(found)
+
+
+@cli.command()
+@click.argument("run_id", metavar="RUN")
+@as_json
+def show(run_id: str, as_json: bool) -> None:
+    """Everything about one run."""
+    with open_for_reading() as store:
+        found = find_run_ids(store.connection, run_id) if run_id else []
+        if len(found) != 1:
+            problem = f"{len(found)} runs begin like this; give more of the id" if found else \
+                "no such run (`python lab.py runs` lists them)"
+            raise InputError(f"run {run_id}: {problem}")
+        run = show_run(store.connection, found[0])
+    folder = lab_home().sweep(run["sweep_id"])
+    log = folder.run_log(run["run_id"], run["attempt"])
+    run["log"] = log.read_text(errors="replace") if log.exists() else None
+    print_json(run) if as_json else print_run(run)
+
+
+@cli.command()
+@as_json
+def models(as_json: bool) -> None:
+    """Every model: name, kind, parameters, blocks."""
+    # Counting needs torch, which this process never loads.
+    found = subprocess.run([sys.executable, "-m", "engine.models"], cwd=PROJECT, capture_output=True, text=True)
+    if found.returncode:
+        raise InputError(f"the models cannot be listed: {(found.stderr.strip().splitlines() or ['no message'])[-1]}")
+    listed = json.loads(found.stdout)
+    if as_json:
+        print_json({"models": listed})
+    else:
+        for model in listed:
+            click.echo(f"{model['name']:<14} {model['kind']:<8} {model['parameters']:>12,} parameters "
+                       f"{model['blocks']:>4} blocks")
+
+
+@cli.command()
+@as_json
+def experiments(as_json: bool) -> None:
+    """The questions the lab can measure, the broken ones with their error."""
+    found = [{"name": name, "broken": entry.error} if isinstance(entry, Broken) else
+             {"name": name, "question": entry.question.splitlines()[0], "parameters": list(entry.Params.model_fields)}
+             for name, entry in load_all().items()]
+    if as_json:
+        print_json({"experiments": found})
+    else:
+        for entry in found:
+            click.echo(f"{entry['name']}: {entry.get('question') or 'BROKEN: ' + str(entry['broken'])}")
+
+
+@cli.command()
+@as_json
+def doctor(as_json: bool) -> None:
+    """What this machine can measure, and what is missing."""
+    report = examine(lab_home())
+    if lab_home().root.is_dir():
+        with open_for_reading() as store:
+            report["journal_problems"] = list_problems(store.connection)
+    print_json(report) if as_json else print_doctor(report)
+
+
+@cli.command()
+@as_json
+def rebuild(as_json: bool) -> None:
+    """Make the store again from the journals alone."""
+    home = lab_home()
+    close_interrupted(home)
+    with Store.open(home):
+        pass  # nobody else has it, and a damaged one has been set aside
+    delete_store(home)
+    with Store.open(home) as store:
+        report = store.ingest()
+        rows = count_rows(store.connection)
+    if as_json:
+        print_json({"rows": rows, "problems": report.problems})
+    else:
+        click.echo(f"rebuilt {home.store} from the journals: "
+                   + ", ".join(f"{count:,} {table}" for table, count in rows.items() if count))
+        for problem in report.problems:
+            click.echo(f"not read: {problem}", err=True)
+
+
+@cli.command()
+@click.argument("sweep_id", metavar="SWEEP")
+@click.option("--format", "form", type=click.Choice(["csv", "parquet"]), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--table", type=click.Choice(TABLES), default="runs", show_default=True,
+              help="runs: one row per run with parameters, metrics and phase medians; the others are raw rows.")
+@as_json
+def export(sweep_id: str, form: Any, out: Path, table: str, as_json: bool) -> None:
+    """Write the measurements of SWEEP to a file."""
+    folder = find_sweep(lab_home(), sweep_id)
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: give the name of a file in a folder that exists")
+    with open_for_reading(folder.sweep_id) as store:
+        rows = export_sweep(store.connection, folder.sweep_id, table, form, out)
+    print_json({"rows": rows, "out": str(out)}) if as_json else click.echo(f"{rows:,} rows in {out}")
+
+
+@cli.command(name="queue")
+@click.argument("action", type=click.Choice(["list", "pause", "continue", "next"]), default="list")
+@click.argument("sweep_id", metavar="[SWEEP]", required=False)
+@as_json
+def queue_command(action: str, sweep_id: str | None, as_json: bool) -> None:
+    """The machine's queue: list it; pause or continue it or one SWEEP; put SWEEP next."""
+    home = lab_home()
+    close_interrupted(home)
+    target = find_sweep(home, sweep_id).sweep_id if sweep_id else None
+    if action == "next":
+        if target is None:
+            raise InputError("queue next: name the sweep that shall be next")
+        queue.move(home, target, 0)
+    elif action in ("pause", "continue"):
+        queue.pause(home, target, action == "pause")
+    line = queue.read_queue(home)
+    entries = [{"sweep_id": e.sweep_id, "state": e.state, "paused": e.paused} for e in line.entries]
+    if as_json:
+        print_json({"paused": line.paused, "queue": entries})
+        return
+    click.echo("the queue is " + ("paused" if line.paused else "empty" if not entries else "open"))
+    for entry in entries:
+        click.echo(f"{entry['sweep_id']}  {entry['state']}{', paused' if entry['paused'] else ''}")
+
+
+@cli.command()
+@click.argument("what", type=click.Choice(["imagenette"]))
+@click.option("--size", type=click.Choice(["full", "320px", "160px"]), default="full", show_default=True)
+def fetch(what: str, size: str) -> None:
+    """Download a data set. Nothing is ever downloaded without this command."""
+    fetch_imagenette(lab_home().cache, size)
+    click.echo(f"{what} is there")
+
+
+# -- shared by the commands --------------------------------------------------------------------------------------------
+
+
+def ask_if_large(spec: SweepSpec, yes: bool, as_json: bool) -> None:
+    """A slip in a grid can mean a million runs: nothing starts before a person has seen the number."""
+    if spec.number_of_runs <= MANY_RUNS or yes:
+        return
+    text = f"this sweep has {spec.number_of_runs:,} runs"
+    if as_json or not sys.stdin.isatty():
+        raise InputError(f"{text}; start it with --yes if that is meant, or make the grid smaller")
+    if not click.confirm(f"{text}; start it?", default=False, err=True):
+        raise InputError(f"{text}; not started")
+
+
+def tell_outcome(home: Home, sweep_id: str, wait: bool, as_json: bool) -> None:
+    folder = home.sweep(sweep_id)
+    if wait:
+        follow_sweep(folder, quiet=as_json)
+        wait_until_ended(folder, 300)
+        close_interrupted(home)
+        take_into_store(home)
+    state = read_state(folder)
+    outcome = {"sweep_id": sweep_id, "status": state.status, "runs": state.counts}
+    if state.reason:
+        outcome["reason"] = state.reason
+    if as_json:
+        print_json(outcome)
+    else:
+        runs = ", ".join(f"{count} {status}" for status, count in state.counts.items()) or "no runs yet"
+        click.echo(f"sweep {sweep_id}: {state.status}" + (f" ({state.reason})" if state.reason else "") + f"; {runs}")
+        if wait:
+            with open_for_reading(sweep_id) as store:
+                print_runs(list_runs(store.connection, sweep_id))
+        elif state.open:
+            click.echo(f"follow it with `python lab.py runs --sweep {sweep_id}`, end it with "
+                       f"`python lab.py cancel {sweep_id}`")
+    if wait and (state.status != "finished" or not state.counts.get("ok")):
+        sys.exit(1)
+
+
+def take_into_store(home: Home) -> None:
+    try:
+        with Store.open(home) as store:
+            store.ingest()
+            if store.notice:
+                click.echo(store.notice, err=True)
+    except StoreHeld:
+        return  # the app has it and reads the journals itself
+
+
+def open_for_reading(sweep_id: str | None = None) -> Store:
+    """The store brought up to date; or, while another process has it, a temporary one from the journals."""
+    home = lab_home()
+    if not home.root.is_dir():
+        return Store.in_memory(home, [])
+    close_interrupted(home)
+    try:
+        store = Store.open(home)
+    except StoreHeld:
+        return Store.in_memory(home, [sweep_id] if sweep_id else home.sweep_ids())
+    report = store.ingest()
+    for text in [store.notice, *report.problems]:
+        if text:
+            click.echo(text, err=True)
+    return store
+
+
+def print_json(content: Any) -> None:
+    click.echo(json.dumps(_plain(content), ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no moments and no infinities: the first become text, the second null."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, datetime):
+        return value.isoformat() + "Z"
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main() -> None:
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_page:
+        click.echo(help_page.format_message())
+        sys.exit(2)
+    except click.ClickException as error:
+        give_up(error.format_message())
+    except PROBLEMS as error:
+        give_up(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped watching; a sweep that was started goes on", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)  # the reader of our output has gone, as `head` does
+
+
+def give_up(sentence: str) -> None:
+    if "--json" in sys.argv:
+        print_json({"error": sentence})
+    else:
+        click.echo(f"error: {sentence}", err=True)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

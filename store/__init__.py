@@ -1,0 +1,1 @@
+"""DuckDB: schema, ingest of journals, one query function per question, export."""

@@ -1,0 +1,71 @@
+"""Taking a sweep away: one row per run, or one of the raw tables, as CSV or Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from store.queries import list_runs
+
+Format = Literal["csv", "parquet"]
+TABLES = ("runs", "stages", "batches", "phases", "samples", "metrics")
+
+
+def export_sweep(connection: duckdb.DuckDBPyConnection, sweep_id: str, table: str, form: Format, out: Path) -> int:
+    """Write the rows of a sweep to a file; returns how many."""
+    if table == "runs":
+        rows = wide_runs(connection, sweep_id)
+    else:
+        assert table in TABLES, f"{table} is not exported"
+        rows = connection.execute(f"""SELECT * FROM {table} WHERE run_id IN (
+            SELECT run_id FROM runs WHERE sweep_id = ?) ORDER BY ALL""", [sweep_id]).to_arrow_table()
+    part = out.with_name(out.name + ".part")
+    if form == "csv":
+        pyarrow.csv.write_csv(_harmless(rows), part)
+    else:
+        pyarrow.parquet.write_table(rows, part)
+    part.replace(out)
+    return int(rows.num_rows)
+
+
+def wide_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> pa.Table:
+    """One row per run: parameters as asked, what took effect where it differs, metrics, medians of phases."""
+    flat = []
+    for run in list_runs(connection, sweep_id):
+        row: dict[str, Any] = {name: value for name, value in run.items()
+                               if name not in ("params", "effective", "metrics", "phases")}
+        row |= {name: _plain(value) for name, value in run["params"].items()}
+        row |= {f"{name}_in_effect": _plain(value) for name, value in run["effective"].items()}
+        row |= run["metrics"]
+        row |= {f"{phase}_median_s": summary["median_s"] for phase, summary in run["phases"].items()}
+        flat.append(row)
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    return pa.table({name: _column([row.get(name) for row in flat]) for name in names})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """One type per column: a parameter that is a number in one run and text in another becomes text."""
+    if len({type(value) for value in values if value is not None} - {int, float}) > 1:
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else json.dumps(value)
+
+
+def _harmless(rows: pa.Table) -> pa.Table:
+    """Text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    columns = {}
+    for name in rows.column_names:
+        column = rows[name]
+        if pa.types.is_string(column.type):
+            column = pa.array([f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in column.to_pylist()])
+        columns[name] = column
+    return pa.table(columns)

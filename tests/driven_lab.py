@@ -1,0 +1,39 @@
+"""A lab in a folder of its own, driven through lab.py as a person would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from engine.home import PROJECT, Home
+
+
+class Lab:
+    def __init__(self, home: Home, environment: dict[str, str]) -> None:
+        self.home, self.environment = home, environment
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "lab.py", *arguments], cwd=PROJECT, env=self.environment, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=240)
+        return process.returncode, out, err
+
+    def json(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> Any:
+        code, out, err = self.call(*arguments, "--json")
+        allowed = (expect,) if isinstance(expect, int) else expect
+        assert code in allowed, f"{arguments} ended with {code}: {out}{err}"
+        return json.loads(out)
+
+    def sweep_file(self, **content: Any) -> str:
+        """JSON is YAML."""
+        path = self.home.root.parent / f"sweep-{len(list(self.home.root.parent.glob('sweep-*')))}.yaml"
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    def files(self) -> set[str]:
+        return {str(p) for p in self.home.root.rglob("*")} if self.home.root.exists() else set()

@@ -1,0 +1,120 @@
+"""Sweeps, runs and the doctor's findings as tables in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ui.units import amount, metric_amount, seconds, size
+
+PARAMS_SHOWN = 6
+
+
+def print_sweeps(sweeps: list[dict[str, Any]]) -> None:
+    if not sweeps:
+        print("no sweeps yet; start one with `python lab.py sweep presets/small.yaml --wait`")
+        return
+    table = Table("sweep", "name", "experiment", "status", "runs", "started (UTC)", box=None)
+    for sweep in sweeps:
+        runs = ", ".join(f"{count} {status}" for status, count in sweep["runs"].items())
+        table.add_row(*map(_text, (sweep["sweep_id"], sweep["name"] or "–", sweep["experiment"], sweep["status"], runs,
+                                   f"{sweep['created_at']:%Y-%m-%d %H:%M}")))
+    _print(table)
+
+
+def print_runs(runs: list[dict[str, Any]]) -> None:
+    """One line per run: what sets it apart, how it ended, where its time went."""
+    if not runs:
+        print("no runs yet")
+        return
+    varying = _varying(runs)
+    phases = list(dict.fromkeys(phase for run in runs for phase in run["phases"]))
+    table = Table("run", *varying, "status", "end to end", "first batch", "items/s", *(f"{p} (median)" for p in phases),
+                  box=None)
+    for run in sorted(runs, key=lambda run: [str(run["params"].get(name)).zfill(12) for name in varying]):
+        metrics = run["metrics"]
+        status = run["status"] + (" (noisy)" if run["noisy"] else "")
+        speed = metrics.get("steady_items_per_s")
+        table.add_row(*map(_text, (
+            run["run_id"].partition("-")[2], *(run["params"].get(name) for name in varying), status,
+            seconds(metrics.get("end_to_end_s")), seconds(metrics.get("first_batch_s")),
+            f"{speed:.4g}" if speed is not None else "too short" if run["status"] == "ok" else "–",
+            *(seconds(run["phases"].get(phase, {}).get("median_s")) for phase in phases))))
+    _print(table)
+    for run in runs:
+        if run["reason"] or run["noise_reason"]:
+            _print(_text(f"{run['run_id']}: {run['reason'] or run['noise_reason']}"))
+
+
+def print_run(run: dict[str, Any]) -> None:
+    title = f"run {run['run_id']}: {run['status']}" + (f", {run['reason']}" if run["reason"] else "")
+    _print(_text(title))
+    _print(_text(f"experiment {run['experiment']}, repeat {run['repeat']}, attempt {run['attempt']}, "
+                 f"started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC, took {seconds(run['wall_s'])}"))
+    if run["noisy"]:
+        _print(_text(f"noisy: {run['noise_reason']}"))
+    table = Table("parameter", "asked", "in effect", box=None)
+    for name in [*run["params"], *(name for name in run["effective"] if name not in run["params"])]:
+        asked, effective = run["params"].get(name), run["effective"].get(name)
+        differs = "" if effective in (None, asked) else effective
+        table.add_row(*map(_text, (name, "–" if asked is None else asked, differs)))
+    _print(table)
+    table = Table("stage", "start", "took", box=None)
+    for stage in run["stages"]:
+        table.add_row(*map(_text, (stage["stage"], seconds(stage["start_s"]), seconds(stage["seconds"]))))
+    _print(table)
+    table = Table("phase", "clock", "batches", "median", "steady median", "first", "total", box=None)
+    for phase, row in run["phases"].items():
+        table.add_row(*map(_text, (phase, row["clock"], row["count"], seconds(row["median_s"]),
+                                   seconds(row["steady_median_s"]), seconds(row["first_s"]), seconds(row["total_s"]))))
+    _print(table)
+    table = Table("metric", "value", box=None)
+    for name, value in run["metrics"].items():
+        table.add_row(*map(_text, (name, amount(value, run["units"].get(name)))))
+    _print(table)
+    table = Table("device", "telemetry", "mean", "lowest", "highest", "samples", box=None)
+    for row in run["telemetry"]:
+        table.add_row(*map(_text, (row["device"], row["metric"], *(metric_amount(row["metric"], row[k]) for k in
+                                                                   ("mean", "minimum", "maximum")), row["count"])))
+    _print(table)
+    if run["environment"]:
+        _print(_text("environment " + ", ".join(f"{k}={v}" for k, v in run["environment"].items()
+                                                if isinstance(v, str | int | float))))
+    if run["log"]:
+        _print(_text("log:\n" + run["log"].rstrip()[-2000:]))
+
+
+def print_doctor(report: dict[str, Any]) -> None:
+    for name, value in report.items():
+        if name == "missing":
+            continue
+        if name.endswith("_bytes") and value is not None:
+            value = size(value)
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {inner}" for key, inner in value.items())
+        if isinstance(value, list):
+            value = "; ".join(map(str, value)) or "none"
+        _print(_text(f"{name.removesuffix('_bytes').replace('_', ' ')}: {value}"))
+    for sentence in report["missing"]:
+        _print(_text(f"missing: {sentence}"))
+
+
+def _varying(runs: list[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for run in runs for name in run["params"])
+    varying = [name for name in names if len({str(run["params"].get(name)) for run in runs}) > 1]
+    return (varying + (["repeat"] if not varying and "repeat" in names else []))[:PARAMS_SHOWN]
+
+
+def _text(value: Any) -> Text:
+    """Names and notes are shown as they are: never as markup."""
+    return Text(str(value))
+
+
+def _print(content: Any) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(content, soft_wrap=not isinstance(content, Table))
