@@ -7,6 +7,7 @@ import os
 
 from engine import queue
 from engine.executor import end_process_group
+from engine.files import try_lock
 from engine.home import Home, SweepFolder
 from engine.journal import JournalDamage, JournalWriter, RunEnd, SessionEnd, list_journals
 from engine.moment import utc_now
@@ -28,7 +29,7 @@ def close_if_dead(home: Home, folder: SweepFolder) -> bool:
     if not folder.path.is_dir():
         queue.leave(home, folder.sweep_id)
         return False
-    lock = queue.try_lock(folder.lock)
+    lock = try_lock(folder.lock)
     if lock is None:
         return False
     try:

@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from engine import queue
+from engine.files import write_json
 from engine.home import PROJECT, Home, SweepFolder
 from engine.interrupted import close_if_dead, next_session
 from engine.params import InputError, suggestion
@@ -116,8 +116,7 @@ def _with_order_seed(spec: SweepSpec) -> dict[str, Any]:
 
 def _start(home: Home, folder: SweepFolder, action: str, spec: dict[str, Any], retry_failed: bool) -> None:
     session = next_session(folder)
-    queue.write_json(folder.request(session), {"action": action, "spec": spec, "retry_failed": retry_failed})
-    queue.enqueue(home, folder.sweep_id)
+    write_json(folder.request(session), {"action": action, "spec": spec, "retry_failed": retry_failed})
     # Started by -c and not -m: multiprocessing would import a -m main module again in every run.
     code = "import sys; from engine.sweep import main; main(sys.argv[1], sys.argv[2], int(sys.argv[3]))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *_python_path()])}
@@ -128,7 +127,6 @@ def _start(home: Home, folder: SweepFolder, action: str, spec: dict[str, Any], r
     until = time.monotonic() + START_LIMIT_S
     while not _session_began(folder, session):
         if process.poll() is not None or time.monotonic() > until:
-            queue.leave(home, folder.sweep_id)
             raise InputError(f"sweep {folder.sweep_id} could not start; its log {folder.log} says why")
         time.sleep(0.02)
 

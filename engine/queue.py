@@ -3,17 +3,16 @@ and one lock per machine so that two labs do not measure at the same time."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from engine.files import locked, try_lock, write_atomically
 from engine.home import Home
 
 State = Literal["waiting", "measuring"]
@@ -108,36 +107,3 @@ class MachineLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def try_lock(path: Path) -> int | None:
-    """An exclusive lock as an open file, or None when another process has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait for an exclusive lock: for edits that take milliseconds."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=1).encode())

@@ -12,7 +12,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, sleep
@@ -23,6 +22,7 @@ import psutil
 from engine import machine, queue, registry
 from engine.environment import fingerprint
 from engine.executor import LocalExecutor, LocalRun
+from engine.files import try_lock, write_json
 from engine.home import PROJECT, Home, SweepFolder
 from engine.interrupted import close_interrupted
 from engine.journal import (
@@ -53,6 +53,7 @@ from engine.telemetry import Telemetry
 SAMPLE_EVERY_S = 0.2
 GRACE_S = 1.0
 """How long a run may take to stop by itself when it is cancelled."""
+LOCK_LIMIT_S = 5.0
 NEARLY_FULL = 0.02
 """A run killed with less than this share of the memory limit free was killed for memory."""
 
@@ -352,21 +353,23 @@ def line_of_cells(asked: dict[str, Any]) -> tuple[str, int | None]:
 def main(home_path: str, sweep_id: str, session: int) -> None:
     home = Home(Path(home_path))
     folder = home.sweep(sweep_id)
-    lock = queue.try_lock(folder.lock)
-    if lock is None:
-        sys.exit(f"sweep {sweep_id} is being measured by another process")
+    lock = try_lock(folder.lock)
+    tried_since = perf_counter()
+    while lock is None:
+        # Someone who looks whether the sweep is dead holds the lock for a moment; a living sweep process for good.
+        if perf_counter() - tried_since > LOCK_LIMIT_S:
+            sys.exit(f"sweep {sweep_id} is being measured by another process")
+        sleep(0.05)
+        lock = try_lock(folder.lock)
     try:
-        with as_process_of(folder):
-            _run_session(home, folder, session)
+        me = psutil.Process()
+        write_json(folder.process, {"pid": me.pid, "process_started_s": me.create_time()})
+        # In line only now: an entry without a living process would be taken for a dead sweep.
+        queue.enqueue(home, sweep_id)
+        _run_session(home, folder, session)
     finally:
+        queue.leave(home, sweep_id)
         os.close(lock)
-
-
-@contextmanager
-def as_process_of(folder: SweepFolder) -> Iterator[None]:
-    me = psutil.Process()
-    queue.write_json(folder.process, {"pid": me.pid, "process_started_s": me.create_time()})
-    yield
 
 
 def _run_session(home: Home, folder: SweepFolder, session: int) -> None:
@@ -396,5 +399,3 @@ def _run_session(home: Home, folder: SweepFolder, session: int) -> None:
     for path in [*list_journals(folder.path, "session-"), *list_journals(folder.runs)]:
         if path.exists():
             compress_journal(path)
-    queue.leave(home, folder.sweep_id)
-    process.machine_lock.release()

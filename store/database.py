@@ -13,8 +13,8 @@ from typing import Any
 
 import duckdb
 
+from engine.files import try_lock
 from engine.home import Home
-from engine.queue import try_lock
 from store.ingest import Report, ingest
 from store.schema import NewerStore, migrate
 

@@ -26,7 +26,7 @@ CELLS = 3
 def sweep(lab: Lab, images: Path) -> SweepFolder:
     """A sweep of three runs with two loader workers each, caught while its first run is in the measured loop."""
     file = lab.sweep_file(experiment="inference", order="as_listed", grid={"seed": [1, 2, 3]}, fixed={
-        "model": "resnet18", "image_size": 64, "batch_size": 8, "batches": BATCHES, "workers": 2})
+        "model": "resnet18", "image_size": 64, "batch_size": 8, "batches": BATCHES, "workers": 2, "threads": 1})
     folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
     wait_for(lambda: measured_batches(folder) > 3)
     return folder
