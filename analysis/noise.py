@@ -6,12 +6,21 @@ from collections.abc import Mapping
 
 OTHERS_SHARE_LIMIT = 0.15
 """Cores that other processes kept busy, as a share of the cores this run was allowed."""
+GPU_BEFORE_LIMIT = 0.05
+"""Share of time in which some kernel ran on the run's GPU just before the run began."""
 STEAL_SHARE_LIMIT = 0.02
 """Share of CPU time that the hypervisor gave to someone else."""
 
 
-def judge_noise(means: Mapping[tuple[str, str], float], cores_allowed: float | None) -> tuple[bool | None, str]:
-    """Whether a run is marked noisy, and the sentence that says why. None when nothing was sampled."""
+def judge_noise(means: Mapping[tuple[str, str], float], cores_allowed: float | None,
+                gpu_before: Mapping[str, float] | None = None) -> tuple[bool | None, str]:
+    """Whether a run is marked noisy, and the sentence that says why. None when nothing was sampled.
+
+    `means` are telemetry means by device and metric, `gpu_before` the utilisation of each GPU before the run.
+    """
+    for gpu, utilization in (gpu_before or {}).items():
+        if utilization > GPU_BEFORE_LIMIT:
+            return True, f"{gpu} was {utilization:.0%} busy before the run began (limit {GPU_BEFORE_LIMIT:.0%})"
     others = means.get(("cpu", "others_cpu_cores"))
     steal = means.get(("cpu", "steal_share"))
     if others is None and steal is None:

@@ -65,7 +65,7 @@ class BatchTimes(NamedTuple):
 
 def summarise_run(batches: BatchTimes, phases: Mapping[str, PhaseTimes],
                   samples: Mapping[tuple[str, str], Sequence[float]], workers: int | None, window_s: float | None,
-                  cores_allowed: float | None) -> RunSummary:
+                  cores_allowed: float | None, gpu_before: Mapping[str, float] | None = None) -> RunSummary:
     """Everything that is kept about an ended run. `window_s` is its end-to-end time, None if it never got there."""
     steady_from = first_steady_batch(len(batches.seconds), workers)
     phase_rows = [_summarise_phase(name, times, steady_from) for name, times in phases.items()]
@@ -74,7 +74,8 @@ def summarise_run(batches: BatchTimes, phases: Mapping[str, PhaseTimes],
                       float(np.min(values)), float(np.max(values)))
         for (device, metric), values in samples.items()
     ]
-    noisy, reason = judge_noise({(row.device, row.metric): row.mean for row in sample_rows}, cores_allowed)
+    noisy, reason = judge_noise({(row.device, row.metric): row.mean for row in sample_rows}, cores_allowed,
+                                gpu_before)
     return RunSummary(phase_rows, sample_rows, _derive(batches, phases, steady_from, window_s), noisy, reason)
 
 

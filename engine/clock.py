@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from engine.journal import Batches, PhaseColumn
+from engine.signals import uninterrupted
 
 HOST, DEVICE, ISOLATED = "host", "device", "isolated"
 
@@ -168,11 +169,12 @@ class Clock:
 
     def flush(self, everything: bool = False) -> None:
         """Deliver the batches whose device work is done. Only the end of the window waits for all of it."""
-        ready = []
-        while self._pending and (everything or self._passed(self._pending[0])):
-            ready.append(self._pending.popleft())
-        if ready:
-            self._deliver(self._columns(ready))
+        with uninterrupted():
+            ready = []
+            while self._pending and (everything or self._passed(self._pending[0])):
+                ready.append(self._pending.popleft())
+            if ready:
+                self._deliver(self._columns(ready))
 
     def _passed(self, batch: TimedBatch) -> bool:
         return all(span.events is None or span.events[1].query() for span in batch.spans)

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from engine.signals import uninterrupted
+
 FLUSH_EVERY_S = 0.5
 
 
@@ -203,9 +205,13 @@ class JournalWriter:
         return now - self._flushed_at >= FLUSH_EVERY_S
 
     def flush(self) -> None:
+        """Write what is buffered as one block; whatever interrupts, a record is written once."""
         self._flushed_at = time.perf_counter()
-        if not self._buffer:
-            return
+        if self._buffer:
+            with uninterrupted():
+                self._write_block()
+
+    def _write_block(self) -> None:
         lines = b"\n".join(self._buffer) + b"\n"
         block = lines + _encoder.encode(Check(zlib.crc32(lines))) + b"\n"
         try:

@@ -62,7 +62,7 @@ def run_process(order: RunOrder, link: Connection) -> None:
     journal = JournalWriter(order.journal)
     recorder = Recorder(order.run_id, journal, order.requested_at, Teller(link), order.journal.parent, order.cache)
     try:
-        outcome = _measure(order, recorder)
+        outcome = _measure_safely(order, recorder)
         journal.close()
     except OSError as error:
         outcome = Outcome("failed", f"the journal could not be written: {error}", perf_counter())
@@ -77,6 +77,19 @@ def own_group(link: Connection) -> None:
     threading.Thread(target=_end_with_sweep, args=(link,), daemon=True).start()
 
 
+def _measure_safely(order: RunOrder, recorder: Recorder) -> Outcome:
+    """torch raises from a SIGCHLD handler when a loader worker dies: at any moment, also while another error is being
+    handled. The handler is taken away as soon as there is an outcome, and what it raised before that is one."""
+    try:
+        outcome = _measure(order, recorder)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    except Exception as error:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        outcome = Outcome(*classify(error), perf_counter())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has ended: too late to cancel, and the journal is to be closed
+    return outcome
+
+
 def _measure(order: RunOrder, recorder: Recorder) -> Outcome:
     try:
         experiment = registry.find(order.experiment)
@@ -88,6 +101,7 @@ def _measure(order: RunOrder, recorder: Recorder) -> Outcome:
     except Skip as reason:
         return Outcome("skipped", str(reason), perf_counter())
     except Exception as error:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         traceback.print_exc()
         return Outcome(*classify(error), perf_counter())
     return Outcome("ok", "", recorder.last_stage_end)

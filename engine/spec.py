@@ -107,28 +107,34 @@ def make_spec(content: dict[str, Any]) -> SweepSpec:
 
 
 def _check_values(spec: SweepSpec, experiment: registry.Experiment) -> None:
-    """Each value alone against its field, so that a wrong one is named before the cells are multiplied out."""
+    """Each value alone against its field, so that a wrong one is named before the cells are multiplied out.
+
+    The values are kept as the field understood them: a relative path, say, as a whole one.
+    """
     fields = experiment.Params.model_fields
-    for name, values in [*spec.grid.items(), *((name, [value]) for name, value in spec.fixed.items())]:
+    for name in [*spec.grid, *spec.fixed]:
         if name not in fields:
             raise InputError(f"{name}: {experiment.name} has no such parameter{suggestion(name, list(fields))} "
                              f"(it has {', '.join(fields)})")
+    for name, values in spec.grid.items():
         if not values:
             raise InputError(f"grid.{name}: is empty; give it at least one value or leave it out")
-        for value in values:
-            check_value(experiment, name, value)
+        spec.grid[name] = [check_value(experiment, name, value) for value in values]
+    for name, value in spec.fixed.items():
+        spec.fixed[name] = check_value(experiment, name, value)
     if both := [name for name in spec.grid if name in spec.fixed]:
         raise InputError(f"{both[0]}: is in both grid and fixed; keep one of them")
 
 
-def check_value(experiment: registry.Experiment, name: str, value: Any) -> None:
-    """One value against one field: `batch_size=0: must be 1 to 65536`."""
+def check_value(experiment: registry.Experiment, name: str, value: Any) -> Any:
+    """One value against one field, whatever the others are: `batch_size=0: must be 1 to 65536`."""
     try:
-        experiment.Params.__pydantic_validator__.validate_assignment(experiment.Params.model_construct(), name, value)
+        params = experiment.Params.model_validate({name: value})
     except ValidationError as error:
-        mine = [p for p in error.errors() if p["loc"] and p["loc"][0] == name]
-        if mine:
+        if any(problem["loc"] and problem["loc"][0] == name for problem in error.errors()):
             raise InputError(explain(error, experiment.Params, experiment.name)) from None
+        return value  # wrong only together with the defaults of others: the cell decides
+    return params.model_dump(mode="json")[name]
 
 
 def make_cells(spec: SweepSpec) -> list[Cell]:

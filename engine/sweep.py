@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from engine import machine, queue, registry
+from engine import queue, registry
 from engine.environment import fingerprint
 from engine.executor import LocalExecutor, LocalRun
 from engine.files import try_lock, write_json
@@ -31,12 +31,9 @@ from engine.journal import (
     JournalWriter,
     Line,
     RunEnd,
-    RunProcess,
     RunStart,
-    Samples,
     Session,
     SessionEnd,
-    Stage,
     Turn,
     compress_journal,
     list_journals,
@@ -45,17 +42,13 @@ from engine.moment import utc_now
 from engine.nvml import Gpus
 from engine.params import Params
 from engine.preparation import answer_torch_facts, prepare_in_process
-from engine.run import Outcome, RunOrder, Sign
+from engine.run import RunOrder
 from engine.spec import PlannedRun, SweepSpec
 from engine.sweep_state import RETRIED, UNFINISHED, SweepState, plan_all, read_state, run_id_of
 from engine.telemetry import Telemetry
+from engine.watch import SAMPLE_EVERY_S, Watch
 
-SAMPLE_EVERY_S = 0.2
-GRACE_S = 1.0
-"""How long a run may take to stop by itself when it is cancelled."""
 LOCK_LIMIT_S = 5.0
-NEARLY_FULL = 0.02
-"""A run killed with less than this share of the memory limit free was killed for memory."""
 
 
 class Ended(Exception):
@@ -206,7 +199,9 @@ class SweepProcess:
             return
         order = RunOrder(run_id, self.spec.experiment, asked, self.folder.run_journal(run_id, attempt),
                          self.folder.run_log(run_id, attempt), self.home.cache, perf_counter())
-        Watch(self, order, params).until_it_ends()
+        status = Watch(self, order, self.gpu_indices(params)).until_it_ends()
+        if status == "oom":
+            self.note_oom(asked)
 
     def reason_to_skip(self, params: Params, asked: dict[str, Any]) -> str | None:
         line, batch_size = line_of_cells(asked)
@@ -234,111 +229,6 @@ class SweepProcess:
         number = int(device.partition(":")[2] or 0)
         visible = self.gpus.visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
         return [visible[number].index] if number < len(visible) else []
-
-
-class Watch:
-    """Starts one run and stays with it: telemetry, signs of life, limits, and the truth about how it ended."""
-
-    def __init__(self, sweep: SweepProcess, order: RunOrder, params: Params) -> None:
-        self.sweep, self.order = sweep, order
-        self.oom_kills_before = machine.oom_kill_count()
-        self.memory_limit_bytes = machine.memory_limit_bytes()
-        self.least_available_bytes: float | None = None
-        self.outcome: Outcome | None = None
-        self.stage = "start_process"
-        self.handle = sweep.executor.start(order)
-        sweep.telemetry.watch(self.handle.pid, sweep.gpu_indices(params))
-        sweep.write(RunProcess(order.run_id, self.handle.pid, self.handle.process_started_s))
-
-    def until_it_ends(self) -> None:
-        sweep, limits = self.sweep, self.sweep.spec.limits
-        started_at = heard_at = perf_counter()
-        given_up: tuple[str, str] | None = None
-        next_sample = started_at
-        while self.handle.exit_code is None:
-            now = perf_counter()
-            if now >= next_sample:
-                self.sample(now)
-                next_sample = max(next_sample + SAMPLE_EVERY_S, now)
-            if self.listen(max(0.0, next_sample - perf_counter())):
-                heard_at = perf_counter()
-            if sweep.journal.flush_due(now):
-                sweep.journal.flush()
-            if sweep.cancelled:
-                given_up = ("cancelled", "cancelled while it ran")
-                break
-            if now - started_at > limits.run_s:
-                given_up = ("timeout", f"over its time limit of {limits.run_s:g} s, in stage {self.stage}")
-                break
-            if now - heard_at > limits.silence_s:
-                given_up = ("timeout", f"no sign of life for {limits.silence_s:g} s, in stage {self.stage}")
-                break
-        if given_up:
-            self.stop_early()
-        ended_at = perf_counter()
-        self.listen(0)
-        exit_code = self.handle.exit_code
-        self.handle.end_group()
-        self.close(given_up or self.judge(exit_code), ended_at)
-
-    def listen(self, timeout_s: float) -> bool:
-        said = self.handle.wait(timeout_s)
-        for message in said:
-            if isinstance(message, Outcome):
-                self.outcome = message
-            elif isinstance(message, Sign) and message.stage:
-                self.stage = message.stage
-        return bool(said)
-
-    def sample(self, now: float) -> None:
-        readings = self.sweep.telemetry.sample()
-        self.sweep.journal.write(Samples(self.order.run_id, round(now - self.order.requested_at, 6),
-                                         [(r.device, r.metric, r.value) for r in readings]))
-        for reading in readings:
-            if reading.metric == "memory_available_bytes":
-                least = self.least_available_bytes
-                self.least_available_bytes = reading.value if least is None else min(least, reading.value)
-        problems = self.sweep.telemetry.problems
-        for problem in problems[self.sweep.problems_told :]:
-            self.sweep.tell(problem, self.order.run_id)
-        self.sweep.problems_told = len(problems)
-
-    def stop_early(self) -> None:
-        """Ask first, so that the last batches reach the journal; then end the whole group."""
-        self.handle.ask_to_stop()
-        until = perf_counter() + GRACE_S
-        while self.handle.exit_code is None and perf_counter() < until:
-            self.listen(0.05)
-
-    def judge(self, exit_code: int | None) -> tuple[str, str]:
-        """Status and reason of a run that ended by itself or was ended from outside."""
-        if self.outcome and not (self.outcome.status == "killed" and self.memory_ran_out()):
-            return self.outcome.status, self.outcome.reason
-        if self.memory_ran_out() and (self.outcome or exit_code == -signal.SIGKILL):
-            return "oom", f"killed for memory in stage {self.stage} (limit {self.memory_limit_bytes} bytes)"
-        if exit_code == -signal.SIGKILL:
-            return "killed", f"killed from outside in stage {self.stage}"
-        if exit_code is not None and exit_code < 0:
-            return "failed", f"crashed with {signal.Signals(-exit_code).name} in stage {self.stage}"
-        return "failed", f"ended with exit status {exit_code} in stage {self.stage}, without a result; see its log"
-
-    def memory_ran_out(self) -> bool:
-        kills = machine.oom_kill_count()
-        if kills is not None and self.oom_kills_before is not None and kills > self.oom_kills_before:
-            return True
-        least = self.least_available_bytes
-        return least is not None and least < NEARLY_FULL * self.memory_limit_bytes
-
-    def close(self, ending: tuple[str, str], ended_at: float) -> None:
-        status, reason = ending
-        run_id, requested_at = self.order.run_id, self.order.requested_at
-        if self.outcome:
-            start_s = self.outcome.finish_from - requested_at
-            self.sweep.journal.write(Stage(run_id, "finish", round(start_s, 9),
-                                           round(ended_at - self.outcome.finish_from, 9)))
-        if status == "oom":
-            self.sweep.note_oom(self.order.params)
-        self.sweep.write(RunEnd(run_id, utc_now(), status, reason, round(ended_at - requested_at, 9)))
 
 
 def line_of_cells(asked: dict[str, Any]) -> tuple[str, int | None]:

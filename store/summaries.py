@@ -39,6 +39,9 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
         LEFT JOIN (SELECT run_id, value AS window_s FROM metrics WHERE name = 'end_to_end_s') m USING (run_id)
         LEFT JOIN environments e ON e.environment_id = r.environment_id
         WHERE r.run_id IN (SELECT unnest(?))""", run_ids)
+    gpu_before = _grouped(connection, """
+        SELECT run_id, replace(name, '_utilization_before', ''), value FROM metrics
+        WHERE name LIKE 'gpu%\\_utilization\\_before' ESCAPE '\\' AND run_id IN (SELECT unnest(?))""", run_ids)
     rows = Rows()
     for run_id in run_ids:
         _, items, starts, seconds = batches[run_id][0] if run_id in batches else (run_id, [], [], [])
@@ -47,7 +50,7 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
             BatchTimes(items, starts, seconds),
             {phase: PhaseTimes(clock, *columns) for _, phase, clock, *columns, _ in phases[run_id]},
             {(device, metric): values for _, device, metric, values in samples[run_id]},
-            workers, window_s, cores_allowed)
+            workers, window_s, cores_allowed, {gpu: share for _, gpu, share in gpu_before[run_id]})
         _add(rows, run_id, summary)
     connection.execute("DELETE FROM phase_summaries WHERE run_id IN (SELECT unnest(?))", [run_ids])
     connection.execute("DELETE FROM sample_summaries WHERE run_id IN (SELECT unnest(?))", [run_ids])

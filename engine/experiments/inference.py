@@ -6,6 +6,7 @@ pass (inference). Batch size and loader workers are the usual things to sweep.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.recorder import Recorder
 
 DEFAULT_BATCHES = 20
+NAMED_SETS = ("generated", "imagenette")
 
 
 class Params(BaseParams):
@@ -62,6 +64,12 @@ class Params(BaseParams):
         if name not in MODELS:
             raise ValueError(f"no such model{suggestion(name, list(MODELS))} (there are {', '.join(MODELS)})")
         return name
+
+    @field_validator("data")
+    @classmethod
+    def _whole_path(cls, name: str) -> str:
+        """A folder is kept by its whole path: the run has another working folder than the person who asked."""
+        return name if name in NAMED_SETS else os.path.abspath(os.path.expanduser(name))
 
     @field_validator("device")
     @classmethod
@@ -136,7 +144,8 @@ def run(params: Params, recorder: Recorder) -> None:
 
     layout = torch.channels_last if params.channels_last else torch.contiguous_format
     with recorder.stage("init_model"):
-        model = build_model(params.model, params.image_size, params.weights).eval()
+        model = build_model(params.model, params.image_size, params.weights,
+                            weights_cache=recorder.cache / "weights").eval()
     with recorder.stage("model_to_device"):
         model = model.to(device, memory_format=layout)
         forward: Any = torch.compile(model) if params.compile else model
