@@ -23,11 +23,11 @@ def judge_noise(means: Mapping[tuple[str, str], float], cores_allowed: float | N
             return True, f"{gpu} was {utilization:.0%} busy before the run began (limit {GPU_BEFORE_LIMIT:.0%})"
     others = means.get(("cpu", "others_cpu_cores"))
     steal = means.get(("cpu", "steal_share"))
-    if others is None and steal is None:
-        return None, ""
     if others is not None and cores_allowed and others > OTHERS_SHARE_LIMIT * cores_allowed:
         return True, (f"other processes kept {others:.2f} of {cores_allowed:g} cores busy "
                       f"(limit {OTHERS_SHARE_LIMIT * cores_allowed:.2f})")
     if steal is not None and steal > STEAL_SHARE_LIMIT:
         return True, f"{steal:.1%} of CPU time was stolen by other machines (limit {STEAL_SHARE_LIMIT:.0%})"
-    return False, ""
+    # Not noisy is a finding too: without the cores or the readings nothing was found out.
+    judged = steal is not None or (others is not None and cores_allowed)
+    return (False if judged else None), ""

@@ -7,6 +7,7 @@ phase instead. On a CPU both are `perf_counter`.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
@@ -175,6 +176,18 @@ class Clock:
                 ready.append(self._pending.popleft())
             if ready:
                 self._deliver(self._columns(ready))
+
+    def flush_after_failure(self) -> None:
+        """Deliver what can still be known; a device that is broken must not hide the error that broke it."""
+        try:
+            if self.device:
+                self.device.synchronize()
+            self.flush(everything=True)
+        except Exception as error:
+            print(f"device times of the last batches are lost: {error}", file=sys.stderr)
+            for batch in self._pending:
+                batch.spans[:] = [span for span in batch.spans if span.events is None]
+            self.flush(everything=True)
 
     def _passed(self, batch: TimedBatch) -> bool:
         return all(span.events is None or span.events[1].query() for span in batch.spans)

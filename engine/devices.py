@@ -5,9 +5,26 @@ The CUDA paths are written for a real GPU and have not run on one; tests drive t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from engine.clock import Device
+
+
+class StreamEvent:
+    """A CUDA event that is recorded on its own device's stream, whichever device is the current one."""
+
+    def __init__(self, event: Any, stream: Callable[[], Any]) -> None:
+        self._event, self._stream = event, stream
+
+    def record(self) -> None:
+        self._event.record(self._stream())
+
+    def query(self) -> bool:
+        return bool(self._event.query())
+
+    def elapsed_time(self, end_event: StreamEvent) -> float:
+        return float(self._event.elapsed_time(end_event._event))
 
 
 class CudaDevice:
@@ -19,8 +36,8 @@ class CudaDevice:
         self._cuda = torch.cuda
         self._index = index
 
-    def event(self) -> Any:
-        return self._cuda.Event(enable_timing=True)
+    def event(self) -> StreamEvent:
+        return StreamEvent(self._cuda.Event(enable_timing=True), lambda: self._cuda.current_stream(self._index))
 
     def synchronize(self) -> None:
         self._cuda.synchronize(self._index)

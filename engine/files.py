@@ -14,7 +14,10 @@ from typing import Any
 def try_lock(path: Path) -> int | None:
     """An exclusive lock as an open file, or None when another process has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        file = os.open(path, os.O_RDONLY)  # another user's lock file can be locked without being written
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -177,6 +177,8 @@ Record = (
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
 _CHECK_PREFIX = b'{"kind":"check"'
+UNPACK_BYTES = 4096
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 class JournalDamage(Exception):
@@ -199,7 +201,12 @@ class JournalWriter:
         self._flushed_at = time.perf_counter()
 
     def write(self, record: Line) -> None:
-        self._buffer.append(_encoder.encode(record))
+        try:
+            line = _encoder.encode(record)
+        except UnicodeEncodeError:
+            # File names and messages can hold half characters that UTF-8 has no bytes for.
+            line = _encoder.encode(_whole_characters(msgspec.to_builtins(record)))
+        self._buffer.append(line)
 
     def flush_due(self, now: float) -> bool:
         return now - self._flushed_at >= FLUSH_EVERY_S
@@ -245,24 +252,26 @@ class Block(NamedTuple):
 
 def read_blocks(path: Path, start: int = 0) -> Iterator[Block]:
     """Verified blocks from a byte on. Ends quietly at a torn tail; raises JournalDamage before it."""
-    data = journal_bytes(path, start)
+    data, broken = _content(path, start)
     block_start = line_start = 0
     while (newline := data.find(b"\n", line_start)) >= 0:
         if data.startswith(_CHECK_PREFIX, line_start):
             lines = data[block_start:line_start]
             try:
                 check = _decoder.decode(data[line_start:newline])
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise JournalDamage(path, start + line_start, str(error)) from None
             if zlib.crc32(lines) != check.crc:
                 raise _locate_damage(path, lines, start + block_start)
             try:
                 records = _decoder.decode_lines(lines)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 raise _locate_damage(path, lines, start + block_start) from None
             yield Block(records, start + newline + 1)
             block_start = newline + 1
         line_start = newline + 1
+    if broken:
+        raise JournalDamage(_packed(path), start + block_start, broken)
 
 
 def read_records(path: Path) -> list[Any]:
@@ -271,26 +280,34 @@ def read_records(path: Path) -> list[Any]:
 
 def journal_bytes(path: Path, start: int = 0) -> bytes:
     """The uncompressed content from a byte on, whether or not the journal has been compressed since."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read()
-    except FileNotFoundError:
-        packed = _packed(path)
-        try:
-            return gzip.decompress(packed.read_bytes())[start:]
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise JournalDamage(packed, 0, f"cannot be unpacked ({error})") from None
+    return _content(path, start)[0]
 
 
-def journal_size(path: Path) -> int:
-    """Uncompressed bytes; a packed file ends with that number (modulo 4 GiB, more than a journal grows to)."""
+def journal_size(path: Path) -> int | None:
+    """Uncompressed bytes; None when they cannot be known."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
-        with _packed(path).open("rb") as file:
-            file.seek(-4, os.SEEK_END)
-            return int.from_bytes(file.read(4), "little")
+        data, broken = _content(path, 0)
+        return None if broken else len(data)
+
+
+def _content(path: Path, start: int) -> tuple[bytes, str]:
+    """Bytes, and what is wrong with a compressed file: what comes before its damage can still be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(), ""
+    except FileNotFoundError:
+        packed = _packed(path).read_bytes()
+    unpacker = zlib.decompressobj(wbits=31)  # with a gzip header
+    data = bytearray()
+    try:
+        for at in range(0, len(packed), UNPACK_BYTES):
+            data += unpacker.decompress(packed[at : at + UNPACK_BYTES])
+    except zlib.error as error:
+        return bytes(data[start:]), f"cannot be unpacked further ({error})"
+    return bytes(data[start:]), "" if unpacker.eof else "is cut off"
 
 
 def compress_journal(path: Path) -> None:
@@ -313,6 +330,14 @@ def list_journals(folder: Path, prefix: str = "") -> list[Path]:
     return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
 
 
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_whole_characters(name): _whole_characters(inner) for name, inner in value.items()}
+    return [_whole_characters(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def _packed(path: Path) -> Path:
     return path.with_name(path.name + ".gz")
 
@@ -323,7 +348,7 @@ def _locate_damage(path: Path, lines: bytes, offset: int) -> JournalDamage:
     for line in lines.splitlines(keepends=True):
         try:
             _decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return JournalDamage(path, offset + at, str(error))
         at += len(line)
     return JournalDamage(path, offset, f"the {len(lines)} bytes from here do not match their checksum")

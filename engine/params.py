@@ -17,6 +17,14 @@ from pydantic.fields import FieldInfo
 class InputError(ValueError):
     """Something a person asked for that cannot be: one sentence with the name, the value and the next move."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__(_printable(sentence))
+
+
+def _printable(text: str) -> str:
+    """One line that any terminal can show, whatever was in a value: no breaks, half characters or control codes."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
 
 def setting(default: Any, *, title: str, help: str, unit: str | None = None, **bounds: Any) -> Any:
     """A field of Params. `bounds` are pydantic's ge, le, max_length; `unit` is shown beside the input."""
@@ -57,14 +65,18 @@ def allowed_values(field: FieldInfo) -> str:
     if choices := _choices(field.annotation):
         return "must be one of " + ", ".join(map(str, choices))
     limits = {name: getattr(m, name) for m in field.metadata for name in ("ge", "le", "gt", "lt") if hasattr(m, name)}
-    kind = _kind(field.annotation)
     low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
-    if low is not None and high is not None:
-        return f"must be {low} to {high}" + (" (a whole number)" if kind == "whole number" else "")
+    if "ge" in limits and "le" in limits:
+        return f"must be {low} to {high}"
+    words = [_kind(field.annotation)]
     if low is not None:
-        return f"must be a {kind}, {'at least' if 'ge' in limits else 'more than'} {low}"
+        words.append(f"{'at least' if 'ge' in limits else 'more than'} {low}")
+    if high is not None:
+        words.append(f"{'at most' if 'le' in limits else 'less than'} {high}")
     longest = next((m.max_length for m in field.metadata if hasattr(m, "max_length")), None)
-    return f"must be a {kind}" + (f" of at most {longest} characters" if longest else "")
+    if longest is not None:
+        words.append(f"at most {longest} {'entries' if words[0].startswith('a list') else 'characters'}")
+    return "must be " + ", ".join(words[:2]) + "".join(f" and {word}" for word in words[2:])
 
 
 def explain(error: ValidationError, model: type[BaseModel], what: str) -> str:
@@ -81,11 +93,22 @@ def explain(error: ValidationError, model: type[BaseModel], what: str) -> str:
         text = problem["msg"].removeprefix("Value error, ")
         return f"{name}={shorten(problem['input'])}: {text}" if name else text
     inside = "".join(f"[{part}]" for part in problem["loc"][1:] if isinstance(part, int))
-    return f"{name}{inside}={shorten(problem['input'])}: {allowed_values(field)}"
+    value, allowed = problem["input"], allowed_values(field)
+    if problem["type"].endswith(("_type", "_from_float")):
+        # "32" for 32: without the quotes and the kind the sentence would contradict itself.
+        kind = _kind(field.annotation)
+        shown = json.dumps(shorten(value), ensure_ascii=False) if isinstance(value, str) else shorten(value)
+        return f"{name}{inside}={shown}: {allowed}" + ("" if kind in allowed else f", {kind}")
+    return f"{name}{inside}={shorten(value)}: {allowed}"
 
 
 def shorten(value: Any, longest: int = 60) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    """A value as it fits into a sentence."""
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+    except (ValueError, TypeError, RecursionError):
+        text = f"a {type(value).__name__} that cannot be shown"
+    text = _printable(text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -104,7 +127,7 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def _kind(annotation: Any) -> str:
-    names = {int: "whole number", float: "number", bool: "yes or no: true or false", str: "text", list: "list",
-             dict: "mapping"}
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list",
+             dict: "a mapping"}
     annotation = _without_none(annotation)
-    return names.get(get_origin(annotation) or annotation, "value of its kind")
+    return names.get(get_origin(annotation) or annotation, "a value of its kind")

@@ -33,9 +33,10 @@ class Queue(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_queue(home: Home) -> Queue:
+    """The line as it is. A file that cannot be read counts as empty: every waiting sweep gets in line again itself."""
     try:
         return msgspec.json.decode(home.queue.read_bytes(), type=Queue)
-    except FileNotFoundError:
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return Queue()
 
 

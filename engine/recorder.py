@@ -57,7 +57,7 @@ class Recorder:
             end_to_end_s = clock.stop()
         except BaseException:
             # What was measured before a failure is kept; the window itself has no end-to-end time then.
-            clock.flush()
+            clock.flush_after_failure()
             raise
         self.stage_ended("measure", start, perf_counter())
         self.metric("end_to_end_s", end_to_end_s, "s")
@@ -66,7 +66,8 @@ class Recorder:
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
         """One scalar result; seconds, bytes, items and per-second values carry their unit."""
-        self._journal.write(Metric(self.run_id, name, value if math.isfinite(value) else str(float(value)), unit))
+        number = float(value)  # also what numpy and torch call a number
+        self._journal.write(Metric(self.run_id, name, number if math.isfinite(number) else str(number), unit))
 
     def effective(self, **values: Any) -> None:
         """What took effect, where it was left open or may differ from what was asked."""
@@ -74,6 +75,8 @@ class Recorder:
 
     def keep_file(self, path: Path, title: str) -> None:
         """A file inside the run's folder that belongs to its results."""
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise ValueError(f"{path} is not inside the run's folder {self.folder}; write it there")
         self._journal.write(File(self.run_id, os.path.relpath(path, self.folder.parent), title, path.stat().st_size))
 
     def alive(self) -> None:

@@ -5,6 +5,7 @@ A folder named by PHASELAB_EXPERIMENTS is searched too, for experiments kept out
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import sys
@@ -51,8 +52,8 @@ def folders() -> list[Path]:
 
 def load_all(where: list[Path] | None = None) -> dict[str, Experiment | Broken]:
     """Every experiment by name, the broken ones too."""
-    files = [f for folder in where or folders() for f in sorted(folder.glob("*.py")) if not f.name.startswith("_")]
-    return {file.stem: _load(file) for file in files}
+    return {file.stem: _load(file) for folder in where or folders() for file in sorted(folder.glob("*.py"))
+            if not file.stem.startswith("_")}
 
 
 def find(name: str) -> Experiment:
@@ -64,31 +65,38 @@ def find(name: str) -> Experiment:
             if isinstance(found, Broken):
                 raise InputError(f"experiment {name} is broken: {found.error}; repair {file.name} and try again")
             return found
-    known = sorted(load_all())
+    known = sorted(name for name in load_all() if name.isidentifier())
     raise InputError(f"experiment={name}: no such experiment{suggestion(name, known)} (there are {', '.join(known)})")
 
 
 def _load(file: Path) -> Experiment | Broken:
     # Whatever an experiment's file raises while it is imported makes that one experiment broken, not the lab.
+    if not file.stem.isidentifier():
+        return Broken(file.stem, "the file's name must be letters, digits and underscores; rename it")
     try:
         return _read(_module(file), file.stem)
-    except Exception as error:
-        return Broken(file.stem, f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(_module_name(file), None)  # so that a repaired file is read again
+        first_line = (str(error).strip().splitlines() or ["no message"])[0]
+        return Broken(file.stem, f"{type(error).__name__}: {first_line}")
+
+
+def _module_name(file: Path) -> str:
+    """One name per file: experiments of the same name in two folders are two modules."""
+    if file.parent == FOLDER:
+        return f"engine.experiments.{file.stem}"
+    return f"phaselab_experiments_{hashlib.sha256(str(file.parent.absolute()).encode()).hexdigest()[:8]}.{file.stem}"
 
 
 def _module(file: Path) -> ModuleType:
-    name = f"engine.experiments.{file.stem}" if file.parent == FOLDER else f"phaselab_experiments.{file.stem}"
+    name = _module_name(file)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None, f"{file} is a Python file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    spec.loader.exec_module(module)
     return module
 
 

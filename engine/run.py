@@ -108,17 +108,17 @@ def _measure(order: RunOrder, recorder: Recorder) -> Outcome:
 
 
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|can't allocate memory|cannot allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+    r"out of memory|can't allocate memory|cannot allocate memory|\w+_ALLOC_FAILED|OutOfMemory", re.IGNORECASE)
 _WORKER_KILLED = re.compile(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly)")
 
 
 def classify(error: Exception) -> tuple[str, str]:
     """Status and reason of a run that raised. Out of memory has many faces; only those are `oom`."""
-    text = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    text = _one_line(error)
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "oom", text
-    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+    if isinstance(error, OSError) and (error.errno == errno.ENOMEM or f"[Errno {errno.ENOMEM}]" in text):
         return "oom", text
     if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
         return "oom", text
@@ -127,6 +127,15 @@ def classify(error: Exception) -> tuple[str, str]:
     if isinstance(error, ConnectionError | EOFError) and (worker := _killed_child()):
         return "killed", f"a loader worker was killed: process {worker} ({text})"
     return "failed", text
+
+
+def _one_line(error: Exception) -> str:
+    """Type and first line. torch raises a worker's error anew as its whole traceback: there the line behind that."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    if lines[0].startswith("Caught ") and "DataLoader worker" in lines[0]:
+        inside = max((at for at, line in enumerate(lines) if line.startswith("  ")), default=len(lines) - 2)
+        return f"{lines[min(inside + 1, len(lines) - 1)]} (in a loader worker)"
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def _killed_child() -> int | None:

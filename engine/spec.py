@@ -73,16 +73,34 @@ def read_spec(file: Path) -> SweepSpec:
 
 def parse_spec(text: str, source: str = "the sweep") -> SweepSpec:
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, PlainLoader)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise InputError(f"{source}: is not YAML{where}; check the indentation and brackets there") from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        # PyYAML lets these through for values such as 2026-99-99 or keys that are lists.
         raise InputError(f"{source}: holds a value that cannot be read ({error}); correct it") from None
     if not isinstance(content, dict):
         raise InputError(f"{source}: must hold entries such as `experiment: inference` and `grid: ...`")
     return make_spec(content)
+
+
+class PlainLoader(yaml.SafeLoader):
+    """Plain values only. No aliases, which can make a small file endless, and no key twice, which loses the first."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise InputError("uses an alias (*name); write the values out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise InputError(f"{twice[0]} is there twice; keep one of them")
+        return super().construct_mapping(node, deep)
 
 
 def make_spec(content: dict[str, Any]) -> SweepSpec:
@@ -97,10 +115,11 @@ def make_spec(content: dict[str, Any]) -> SweepSpec:
     try:
         spec = SweepSpec.model_validate(content)
     except ValidationError as error:
-        if error.errors()[0]["loc"][0] == "limits":
-            inner = error.errors()[0]
-            raise InputError(f"limits.{inner['loc'][-1]}={shorten(inner['input'])}: {inner['msg'].lower()}; "
-                             "it has run_s and silence_s, both in seconds") from None
+        inner = error.errors()[0]
+        if inner["loc"][0] == "limits":
+            name = ".".join(map(str, inner["loc"]))
+            raise InputError(f"{name}={shorten(inner['input'])}: limits has run_s (up to a week) and silence_s (up to "
+                             "a day), both in seconds and more than 0") from None
         raise InputError(explain(error, SweepSpec, "a sweep")) from None
     _check_values(spec, registry.find(spec.experiment))
     return spec

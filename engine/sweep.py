@@ -116,8 +116,9 @@ class SweepProcess:
         while True:
             self.stop_if_cancelled()
             if perf_counter() - looked_at > 2:
-                # A sweep ahead of this one may have died without leaving the line.
+                # A sweep ahead of this one may have died without leaving the line, or the line was lost.
                 close_interrupted(self.home, besides=self.sweep_id)
+                queue.enqueue(self.home, self.sweep_id)
                 looked_at = perf_counter()
             if queue.is_next(queue.read_queue(self.home), self.sweep_id) and self.machine_lock.try_to_take():
                 with queue.editing(self.home) as line:

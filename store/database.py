@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -59,29 +61,31 @@ class Store:
             os.ftruncate(lock, 0)
             os.write(lock, json.dumps({"pid": os.getpid()}).encode())
             return cls._open_locked(home, lock, {"threads": threads} if threads else {})
+        except OSError as error:
+            os.close(lock)
+            raise StoreUnusable(f"the lab's folder {home.root} cannot be written ({error.strerror}); make room on the "
+                                "disk or set PHASELAB_HOME to another folder") from None
         except BaseException:
             os.close(lock)
             raise
 
     @classmethod
     def _open_locked(cls, home: Home, lock: int, config: dict[str, Any]) -> Store:
-        connection = None
-        try:
-            connection = duckdb.connect(str(home.store), config=config)
-            migrate(connection)
-            return cls(home, connection, lock)
-        except NewerStore as newer:
-            assert connection
-            connection.close()
-            raise StoreUnusable(f"the store {home.store} {newer}; update this project, or set PHASELAB_HOME to "
-                                "another folder") from None
-        except duckdb.Error as error:
-            if connection:
-                connection.close()
-            if not os.access(home.store, os.W_OK) or shutil.disk_usage(home.root).free < SPACE_NEEDED_BYTES:
-                raise StoreUnusable(f"the store {home.store} cannot be opened ({_first_line(error)}); "
-                                    "make it writable and make room on the disk") from None
-            reason = _first_line(error)
+        reason = _damage_noted(home)
+        if not reason:
+            connection = None
+            try:
+                connection = duckdb.connect(str(home.store), config=config)
+                migrate(connection)
+                return cls(home, connection, lock)
+            except (duckdb.Error, NewerStore) as error:
+                if connection:
+                    connection.close()
+                if isinstance(error, NewerStore):
+                    raise StoreUnusable(f"the store {home.store} {error}; update this project, or set PHASELAB_HOME to "
+                                        "another folder") from None
+                raise_if_not_damage(home, error)
+                reason = _first_line(error)
         # The file or its log is damaged. The journals hold everything: set it aside and build it again.
         aside = set_aside(home)
         connection = duckdb.connect(str(home.store), config=config)
@@ -102,14 +106,38 @@ class Store:
         return store
 
     def ingest(self, sweep_ids: Iterable[str] | None = None) -> Report:
-        with self._ingesting:
-            return ingest(self.connection, self.home, sweep_ids)
+        """Read what is new in the journals. Raises StoreUnusable when the disk is full or the file is damaged."""
+        try:
+            with self._ingesting:
+                return ingest(self.connection, self.home, sweep_ids)
+        except duckdb.Error as error:
+            if not is_trouble(error):
+                raise
+            raise self.unusable(error) from None
+
+    def unusable(self, error: duckdb.Error) -> StoreUnusable:
+        """What to tell after such an error. Damage is noted, so that whoever opens the store next builds it again."""
+        try:
+            raise_if_not_damage(self.home, error)
+        except (StoreUnusable, StoreHeld) as reason:
+            return StoreUnusable(str(reason))
+        if self._lock is not None:
+            _damage_note(self.home).write_text(_first_line(error))
+        return StoreUnusable(f"the store {self.home.store} is damaged ({_first_line(error)}); ask again, and it is set "
+                             "aside and built again from the journals")
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.connection.cursor()
 
     def close(self) -> None:
-        self.connection.close()
+        try:
+            self.connection.close()
+        except duckdb.Error as error:
+            raise self.unusable(error) from None
+        finally:
+            self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -117,8 +145,45 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        unusable = self.unusable(error) if isinstance(error, duckdb.Error) and is_trouble(error) else None
+        try:
+            self.close()
+        except StoreUnusable:
+            if error is None:
+                raise
+        if unusable:
+            raise unusable from None
+
+
+
+def is_trouble(error: duckdb.Error) -> bool:
+    """An error that a sound file on a sound disk does not give; anything else is a mistake of ours."""
+    kinds = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
+    return isinstance(error, kinds) or any(words in str(error) for words in ("Corrupt database", "Could not write"))
+
+
+def raise_if_not_damage(home: Home, error: duckdb.Error) -> None:
+    """Raise what a person can do something about: another program has the file, no right to write, no space."""
+    text = str(error)
+    if "Could not set lock on file" in text:
+        pid = re.search(r"PID (\d+)", text)
+        raise StoreHeld(home.store, int(pid.group(1)) if pid else None)
+    no_space = shutil.disk_usage(home.root).free < SPACE_NEEDED_BYTES or "No space left" in text
+    if no_space or (home.store.exists() and not os.access(home.store, os.W_OK)):
+        raise StoreUnusable(f"the store {home.store} cannot be written ({_first_line(error)}); make room on the disk "
+                            "or set PHASELAB_HOME to another folder")
+
+
+def _damage_note(home: Home) -> Path:
+    return home.store.with_suffix(".damaged")
+
+
+def _damage_noted(home: Home) -> str:
+    try:
+        return _damage_note(home).read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def set_aside(home: Home) -> Path:
@@ -128,6 +193,7 @@ def set_aside(home: Home) -> Path:
     log = home.store.with_name(home.store.name + ".wal")
     if log.exists():
         log.rename(aside.with_name(aside.name + ".wal"))
+    _damage_note(home).unlink(missing_ok=True)
     return aside
 
 

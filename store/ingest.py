@@ -29,6 +29,7 @@ from engine.journal import (
     read_blocks,
 )
 from store.rows import OF_A_RUN, Rows, add_run_record
+from store.schema import roll_back
 from store.summaries import summarise_runs
 
 ROWS_PER_TRANSACTION = 500_000
@@ -74,7 +75,7 @@ def ingest(connection: duckdb.DuckDBPyConnection, home: Home, sweep_ids: Iterabl
              connection.execute("SELECT journal, bytes, complete FROM journals").fetchall()}
     total, problems = 0, []
     current = Pass()
-    for sweep_id in home.sweep_ids() if sweep_ids is None else sweep_ids:
+    for sweep_id in home.sweep_ids() if sweep_ids is None else dict.fromkeys(sweep_ids):
         _read_sweep(connection, home, home.sweep(sweep_id), known, current)
         if current.size >= ROWS_PER_TRANSACTION:
             total += _write(connection, current)
@@ -128,10 +129,10 @@ def _apply(connection: duckdb.DuckDBPyConnection, record: Any, into: Pass, home:
             add_run_record(into.run_rows(record.run_id), record, record.attempt)
             return {record.run_id}
         case RunEnd():
-            into.ended.add(record.run_id)
-            _know_attempt(connection, record.run_id, into)
-            add_run_record(into.run_rows(record.run_id), record, into.attempts[record.run_id])
-            return {record.run_id}
+            if _knows_attempt(connection, record.run_id, into):
+                into.ended.add(record.run_id)
+                add_run_record(into.run_rows(record.run_id), record, into.attempts[record.run_id])
+                return {record.run_id}
         case _:
             run_id = getattr(record, "run_id", "")
             add_run_record(into.run_rows(run_id) if run_id else into.rows, record, 0)
@@ -153,11 +154,14 @@ def _forget_attempt(record: RunStart, into: Pass, home: Home, folder: SweepFolde
         into.replaced_journals.add(name)
 
 
-def _know_attempt(connection: duckdb.DuckDBPyConnection, run_id: str, into: Pass) -> None:
-    """The attempt an end belongs to, when it began in an earlier pass of a sweep that was closed since."""
+def _knows_attempt(connection: duckdb.DuckDBPyConnection, run_id: str, into: Pass) -> bool:
+    """Whether the start that this end belongs to was seen, in this pass or before. A damaged journal can hide it."""
     if run_id not in into.attempts:
         found = connection.execute("SELECT attempt FROM runs WHERE run_id = ?", [run_id]).fetchone()
-        into.attempts[run_id] = found[0] if found else 1
+        if not found:
+            return False
+        into.attempts[run_id] = found[0]
+    return True
 
 
 def _apply_to_sweep(connection: duckdb.DuckDBPyConnection, record: Session | Turn | SessionEnd, into: Pass) -> None:
@@ -170,7 +174,7 @@ def _apply_to_sweep(connection: duckdb.DuckDBPyConnection, record: Session | Tur
                     into.rows.add("annotations", record.sweep_id, "tag", tag, record.at)
                 if record.spec.get("notes"):
                     into.rows.add("annotations", record.sweep_id, "note", record.spec["notes"], record.at)
-            sweep |= {"name": record.spec.get("name") or None, "experiment": record.spec.get("experiment"),
+            sweep |= {"name": record.spec.get("name") or sweep["name"], "experiment": record.spec.get("experiment"),
                       "source": record.source, "status": "queued", "reason": None, "ended_at": None,
                       "sessions": record.session, "planned_runs": record.planned_runs,
                       "spec": json.dumps(record.spec, sort_keys=True)}
@@ -211,7 +215,7 @@ def _read_new(home: Home, path: Path, known: dict[str, Known], into: Pass) -> li
     except FileNotFoundError:
         # A run that was skipped, or killed before it could open its journal, has none.
         return records
-    except JournalDamage as damage:
+    except (JournalDamage, OSError) as damage:
         problem = str(damage)
         into.problems.append(problem)
     into.journals[name] = (at, False, None, problem)
@@ -223,7 +227,8 @@ def _mark_complete(home: Home, path: Path, into: Pass, complete: bool) -> None:
     name = _name(home, path)
     if complete and name in into.journals:
         at, _, _, problem = into.journals[name]
-        into.journals[name] = (at, True, journal_size(path) - at, problem)
+        size = journal_size(path)
+        into.journals[name] = (at, True, None if size is None else size - at, problem)
 
 
 def _is_complete(home: Home, path: Path, known: dict[str, Known]) -> bool:
@@ -263,7 +268,7 @@ def _write(connection: duckdb.DuckDBPyConnection, done: Pass) -> int:
             summarise_runs(connection, sorted(done.ended))
         connection.commit()
     except BaseException:
-        connection.rollback()
+        roll_back(connection)
         raise
     return sum(rows.count(table) for table in ("stages", "batches", "phases", "samples", "metrics"))
 
@@ -280,7 +285,10 @@ def _set_effective(connection: duckdb.DuckDBPyConnection, rows: Rows) -> None:
     """What took effect, beside what was asked; a value nobody asked for gets a row of its own."""
     if not rows.count("effective"):
         return
-    with rows.as_view(connection, "effective") as view:
+    last = Rows()
+    for row in {row[:2]: row for row in zip(*rows.columns("effective").values(), strict=True)}.values():
+        last.add("effective", *row)
+    with last.as_view(connection, "effective") as view:
         connection.execute(f"""
             UPDATE parameters SET effective = {view}.effective FROM {view}
             WHERE parameters.run_id = {view}.run_id AND parameters.name = {view}.name""")

@@ -21,7 +21,7 @@ def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
         counts.setdefault(sweep_id, {})[status] = count
     for sweep in sweeps:
         sweep["runs"] = counts.get(sweep["sweep_id"], {})
-        if missing := (sweep["planned_runs"] or 0) - sum(sweep["runs"].values()):
+        if (missing := (sweep["planned_runs"] or 0) - sum(sweep["runs"].values())) > 0:
             sweep["runs"]["missing"] = missing
     return sweeps
 

@@ -6,6 +6,8 @@ trouble with those. Uniqueness comes from the ingest, which commits journal offs
 
 from __future__ import annotations
 
+import contextlib
+
 import duckdb
 
 MIGRATIONS = [
@@ -40,9 +42,9 @@ MIGRATIONS = [
     CREATE TABLE annotations (target VARCHAR, field VARCHAR, value VARCHAR, happened_at TIMESTAMP);
     CREATE VIEW tags AS
         SELECT target, value AS tag FROM annotations WHERE field IN ('tag', 'untag')
-        GROUP BY target, value HAVING arg_max(field, happened_at) = 'tag';
+        GROUP BY target, value HAVING arg_max(field, (happened_at, rowid)) = 'tag';
     CREATE VIEW notes AS
-        SELECT target, arg_max(value, happened_at) AS note, max(happened_at) AS happened_at
+        SELECT target, arg_max(value, (happened_at, rowid)) AS note, max(happened_at) AS happened_at
         FROM annotations WHERE field = 'note' GROUP BY target;
     CREATE TABLE journals (
         journal VARCHAR, bytes BIGINT, complete BOOLEAN, unread_bytes BIGINT, problem VARCHAR);
@@ -90,8 +92,14 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute("INSERT INTO schema_version VALUES (?)", [number])
             connection.commit()
         except BaseException:
-            connection.rollback()
+            roll_back(connection)
             raise
+
+
+def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    """Undo what a transaction began. A commit that failed has undone it already."""
+    with contextlib.suppress(duckdb.TransactionException):
+        connection.rollback()
 
 
 def read_version(connection: duckdb.DuckDBPyConnection) -> int:

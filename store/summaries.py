@@ -43,7 +43,7 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
         SELECT run_id, replace(name, '_utilization_before', ''), value FROM metrics
         WHERE name LIKE 'gpu%\\_utilization\\_before' ESCAPE '\\' AND run_id IN (SELECT unnest(?))""", run_ids)
     rows = Rows()
-    for run_id in run_ids:
+    for run_id in [run_id for run_id in run_ids if run_id in known]:  # of a damaged journal only the end may be there
         _, items, starts, seconds = batches[run_id][0] if run_id in batches else (run_id, [], [], [])
         _, workers, window_s, cores_allowed = known[run_id][0]
         summary = summarise_run(

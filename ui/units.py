@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 
 def seconds(value: float | None) -> str:
-    if value is None:
-        return "–"
+    """A time in the unit that fits: nothing above zero is shown as zero."""
+    if value is None or not math.isfinite(value):
+        return "–" if value is None else str(value)
+    if value < 0:
+        return "-" + seconds(-value)
+    if value == 0:
+        return "0 s"
+    if value < 1e-6:
+        return f"{_three(value * 1e9)} ns"
     if value < 1e-3:
-        return f"{value * 1e6:.0f} µs"
+        return f"{_three(value * 1e6)} µs"
     if value < 1:
-        return f"{value * 1e3:.3g} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"
+        return f"{_three(value * 1e3)} ms"
     if value < 120:
         return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
@@ -17,20 +26,28 @@ def seconds(value: float | None) -> str:
 
 
 def amount(value: float | None, unit: str | None) -> str:
-    """A metric in the unit a person reads: seconds and bytes scaled, shares as per cent."""
+    """A metric in the unit a person reads: seconds and bytes scaled, others with thousands apart."""
     if value is None:
         return "–"
     if unit == "s":
         return seconds(value)
     if unit == "bytes":
         return size(value)
-    text = f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.4g}"
-    return f"{text} {unit}" if unit else text
+    return f"{number(value)} {unit}" if unit else number(value)
+
+
+def number(value: float) -> str:
+    """Four digits that matter, and no powers of ten where people count."""
+    if not math.isfinite(value):
+        return str(value)
+    if 1000 <= abs(value) < 1e15 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
 
 
 def size(value: float | None) -> str:
-    if value is None:
-        return "–"
+    if value is None or not math.isfinite(value):
+        return "–" if value is None else str(value)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
@@ -46,7 +63,13 @@ def metric_amount(metric: str, value: float) -> str:
         return size(value)
     if metric.endswith("_share") or metric == "gpu_utilization":
         return f"{value:.1%}"
-    for ending, unit in (("_cores", "cores"), ("_watts", "W"), ("_celsius", "°C"), ("_hz", "Hz")):
+    if metric.endswith("_hz"):
+        return f"{value / 1e6:.0f} MHz"
+    for ending, unit in (("_cores", "cores"), ("_watts", "W"), ("_celsius", "°C")):
         if metric.endswith(ending):
-            return f"{value:.3g} {unit}" if unit != "Hz" else f"{value / 1e6:.0f} MHz"
-    return f"{value:.3g}"
+            return f"{_three(value)} {unit}"
+    return _three(value)
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
