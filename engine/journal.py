@@ -23,7 +23,7 @@ from engine.signals import uninterrupted
 FLUSH_EVERY_S = 0.5
 
 
-class Line(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+class Line(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One record. `at` is UTC in ISO form; every `..._s` is in seconds."""
 
 
@@ -111,7 +111,7 @@ class Effective(Line, tag="effective"):
     values: dict[str, Any]
 
 
-class PhaseColumn(msgspec.Struct, forbid_unknown_fields=True):
+class PhaseColumn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """One phase over the batches of a `Batches` line; null where a batch did not have it."""
 
     phase: str

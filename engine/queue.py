@@ -14,6 +14,7 @@ import msgspec
 
 from engine.files import locked, try_lock, write_atomically
 from engine.home import Home
+from engine.moment import utc_now
 
 State = Literal["waiting", "measuring"]
 
@@ -40,11 +41,21 @@ def read_queue(home: Home) -> Queue:
         return Queue()
 
 
+def _set_aside_if_damaged(home: Home) -> None:
+    try:
+        msgspec.json.decode(home.queue.read_bytes(), type=Queue)
+    except FileNotFoundError:
+        return
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        home.queue.rename(home.queue.with_name(f"{home.queue.name}.damaged-{utc_now()}"))
+
+
 @contextmanager
 def editing(home: Home) -> Iterator[Queue]:
     """The queue, to be changed in place: one editor at a time, replaced atomically."""
     home.root.mkdir(parents=True, exist_ok=True)
     with locked(home.root / "queue.lock"):
+        _set_aside_if_damaged(home)
         queue = read_queue(home)
         yield queue
         write_atomically(home.queue, msgspec.json.encode(queue))

@@ -52,13 +52,19 @@ def folders() -> list[Path]:
 
 def load_all(where: list[Path] | None = None) -> dict[str, Experiment | Broken]:
     """Every experiment by name, the broken ones too."""
-    return {file.stem: _load(file) for folder in where or folders() for file in sorted(folder.glob("*.py"))
-            if not file.stem.startswith("_")}
+    found: dict[str, Experiment | Broken] = {}
+    for file in [f for folder in where or folders() for f in sorted(folder.glob("*.py")) if not f.stem.startswith("_")]:
+        if file.stem in found:
+            # Its cells would share keys with the other's: that must not happen silently.
+            found[f"{file.stem} ({file.parent})"] = Broken(file.stem, "the name is taken; rename the file")
+        else:
+            found[file.stem] = _load(file)
+    return found
 
 
 def find(name: str) -> Experiment:
     """One experiment, or a sentence saying which there are."""
-    for folder in reversed(folders()):
+    for folder in folders():
         file = folder / f"{name}.py"
         if name.isidentifier() and not name.startswith("_") and file.is_file():
             found = _load(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -97,9 +98,9 @@ class PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := [key for key in keys if keys.count(key) > 1]:
-            raise InputError(f"{twice[0]} is there twice; keep one of them")
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice := [key for key, count in keys.items() if count > 1]:
+            raise InputError(f"{shorten(twice[0])} is there twice; keep one of them")
         return super().construct_mapping(node, deep)
 
 
@@ -109,6 +110,8 @@ def make_spec(content: dict[str, Any]) -> SweepSpec:
         raise InputError("grid: is empty; " + str(SweepSpec.model_fields["grid"].description))
     if isinstance(content["grid"], dict):
         for name, values in content["grid"].items():
+            if values is None or values == {}:
+                raise InputError(f"grid.{name}: is empty; give it at least one value or leave it out")
             if not isinstance(values, list):
                 raise InputError(f"grid.{name}={shorten(values)}: must be a list of values; write [{shorten(values)}], "
                                  "or move it to `fixed`")

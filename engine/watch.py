@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ class Watch:
     def sample(self, now: float) -> None:
         readings = self.sweep.telemetry.sample()
         self.sweep.journal.write(Samples(self.order.run_id, round(now - self.order.requested_at, 6),
-                                         [(r.device, r.metric, r.value) for r in readings]))
+                                         [(r.device, r.metric, r.value) for r in readings if math.isfinite(r.value)]))
         for reading in readings:
             if reading.metric == "memory_available_bytes":
                 least = self.least_available_bytes
