@@ -302,10 +302,10 @@ def open_for_reading(sweep_id: str | None = None) -> Store:
     close_interrupted(home)
     try:
         store = Store.open(home)
+        problems = store.ingest().problems
     except StoreHeld:
-        return Store.in_memory(home, [sweep_id] if sweep_id else home.sweep_ids())
-    report = store.ingest()
-    for text in [store.notice, *report.problems]:
+        store, problems = Store.in_memory(home, [sweep_id] if sweep_id else home.sweep_ids()), []
+    for text in [store.notice, *problems]:
         if text:
             click.echo(text, err=True)
     return store

@@ -73,6 +73,8 @@ class SweepProcess:
     cancelled: bool = False
     environment_id: str = ""
     problems_told: int = 0
+    open_run: str = ""
+    """The run whose start is journaled and whose end is not."""
     oom_batch: dict[str, int] = field(default_factory=dict)
     """Line of cells (all parameters but the batch size) -> smallest batch size that was out of memory."""
 
@@ -195,12 +197,15 @@ class SweepProcess:
         asked = params.model_dump(mode="json")
         self.write(RunStart(run_id, self.sweep_id, attempt, self.spec.experiment, planned.cell.key, planned.repeat,
                             self.environment_id, utc_now(), asked))
+        self.open_run = run_id
         if reason := self.reason_to_skip(params, asked):
             self.write(RunEnd(run_id, utc_now(), "skipped", reason))
+            self.open_run = ""
             return
         order = RunOrder(run_id, self.spec.experiment, asked, self.folder.run_journal(run_id, attempt),
                          self.folder.run_log(run_id, attempt), self.home.cache, perf_counter())
         status = Watch(self, order, self.gpu_indices(params)).until_it_ends()
+        self.open_run = ""
         if status == "oom":
             self.note_oom(asked)
 
@@ -284,6 +289,8 @@ def _run_session(home: Home, folder: SweepFolder, session: int) -> None:
     except Exception as error:
         traceback.print_exc()
         status, reason = "failed", f"the sweep process failed: {type(error).__name__}: {error}"
+        if process.open_run:
+            process.write(RunEnd(process.open_run, utc_now(), "failed", reason))
     process.write(SessionEnd(folder.sweep_id, utc_now(), status, reason))
     journal.close()
     # Still holding the machine: compressing while the next sweep measures would disturb it.

@@ -71,6 +71,8 @@ class Store:
 
     @classmethod
     def _open_locked(cls, home: Home, lock: int, config: dict[str, Any]) -> Store:
+        if not home.store.exists():
+            _damage_note(home).unlink(missing_ok=True)  # someone removed the damaged file; the note was about that one
         reason = _damage_noted(home)
         if not reason:
             connection = None
@@ -102,7 +104,7 @@ class Store:
         connection = duckdb.connect(":memory:")
         migrate(connection)
         store = cls(home, connection, None)
-        store.ingest(sweep_ids)
+        store.notice = "; ".join(store.ingest(sweep_ids).problems)
         return store
 
     def ingest(self, sweep_ids: Iterable[str] | None = None) -> Report:
@@ -199,7 +201,7 @@ def set_aside(home: Home) -> Path:
 
 def delete_store(home: Home) -> None:
     """For a rebuild: the journals are the evidence, the database is only made of them."""
-    for path in (home.store, home.store.with_name(home.store.name + ".wal")):
+    for path in (home.store, home.store.with_name(home.store.name + ".wal"), _damage_note(home)):
         path.unlink(missing_ok=True)
 
 

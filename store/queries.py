@@ -26,10 +26,11 @@ def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     return sweeps
 
 
-def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None) -> list[Answer]:
+def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None,
+              run_id: str | None = None) -> list[Answer]:
     """Runs in the order they were measured, with parameters, what took effect, metrics and phases."""
-    where = "WHERE sweep_id = $sweep_id" if sweep_id else ""
-    values = {"sweep_id": sweep_id} if sweep_id else {}
+    values = {name: value for name, value in (("sweep_id", sweep_id), ("run_id", run_id)) if value}
+    where = "WHERE " + " AND ".join(f"{name} = ${name}" for name in values) if values else ""
     runs = _rows(connection, f"""
         SELECT run_id, sweep_id, experiment, cell_key, repeat, attempt, status, reason, started_at, ended_at, wall_s,
                environment_id, noisy, noise_reason
@@ -62,9 +63,7 @@ def find_run_ids(connection: duckdb.DuckDBPyConnection, beginning: str) -> list[
 
 def show_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
     """All that is known about one run, its raw batches left out."""
-    sweep_id = connection.execute("SELECT sweep_id FROM runs WHERE run_id = ?", [run_id]).fetchone()
-    assert sweep_id, f"{run_id} is in the store"
-    run = next(run for run in list_runs(connection, sweep_id[0]) if run["run_id"] == run_id)
+    (run,) = list_runs(connection, run_id=run_id)
     only = {"run_id": run_id}
     run["stages"] = _rows(
         connection, "SELECT stage, start_s, seconds FROM stages WHERE run_id = $run_id ORDER BY start_s", only)

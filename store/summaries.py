@@ -26,7 +26,8 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
     phases = _grouped(connection, """
         SELECT run_id, phase, any_value(clock), list(batch ORDER BY batch), list(start_s ORDER BY batch),
                list(seconds ORDER BY batch), min(start_s) AS entered
-        FROM phases WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, phase ORDER BY run_id, entered""", run_ids)
+        FROM phases WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, phase
+        ORDER BY run_id, entered, phase""", run_ids)
     samples = _grouped(connection, """
         SELECT run_id, device, metric, list(value ORDER BY time_s)
         FROM samples WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, device, metric
