@@ -30,15 +30,25 @@ class Recorder:
         self.run_id, self.origin, self.folder, self.cache = run_id, origin, folder, cache
         self._journal, self._tell = journal, tell
         self.last_stage_end = origin
+        self._started = False
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A part of the run's life, measured once. A stage that fails is not written: it has no length."""
         assert name in STAGES, f"{name} is not a stage; stages are {', '.join(STAGES)}"
         self._tell(name)
-        start = perf_counter()
+        start = self._begin_stage()
         yield
         self.stage_ended(name, start, perf_counter())
+
+    def _begin_stage(self) -> float:
+        """Now. Everything before the first stage, settings and the choice of a device included, is the start."""
+        now = perf_counter()
+        if not self._started:
+            self._started = True
+            self.stage_ended("start_process", self.origin, now)
+            now = perf_counter()
+        return now
 
     def stage_ended(self, name: str, start: float, end: float) -> None:
         self.last_stage_end = end
@@ -50,7 +60,7 @@ class Recorder:
         """The stage `measure`: gives the clock, and ends with the metrics that only the whole window has."""
         clock = Clock(self.run_id, self.origin, clock_device(device), isolated, self._deliver, self._journal.flush_due)
         self._tell("measure")
-        start = perf_counter()
+        start = self._begin_stage()
         try:
             clock.start()
             yield clock

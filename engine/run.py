@@ -94,7 +94,6 @@ def _measure(order: RunOrder, recorder: Recorder) -> Outcome:
     try:
         experiment = registry.find(order.experiment)
         params = experiment.Params.model_validate(order.params)
-        recorder.stage_ended("start_process", order.requested_at, perf_counter())
         experiment.run(params, recorder)
     except Cancelled:
         return Outcome("cancelled", "cancelled while it ran", perf_counter())
