@@ -25,11 +25,11 @@ from engine.launch import cancel as cancel_sweep
 from engine.launch import extend as extend_sweep
 from engine.launch import find_sweep, launch, wait_until_ended
 from engine.launch import resume as resume_sweep
-from engine.params import InputError
+from engine.params import InputError, allowed_values
 from engine.registry import Broken, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
-from store.database import Store, StoreHeld, StoreUnusable, delete_store
+from store.database import Store, StoreHeld, StoreUnusable
 from store.export import TABLES, export_sweep
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
@@ -98,6 +98,11 @@ def sweeps(as_json: bool) -> None:
     """List the sweeps, newest first."""
     with open_for_reading() as store:
         found = list_sweeps(store.connection)
+    line = queue.read_queue(lab_home())
+    for sweep in found:
+        entry = line.find(sweep["sweep_id"])
+        if entry and entry.state == "waiting" and queue.is_paused(line, sweep["sweep_id"]):
+            sweep["status"] = "paused"
     print_json({"sweeps": found}) if as_json else print_sweeps(found)
 
 
@@ -106,7 +111,7 @@ def sweeps(as_json: bool) -> None:
 @as_json
 def runs(sweep_id: str | None, as_json: bool) -> None:
     """List runs with their parameters, metrics and phases."""
-    only = find_sweep(lab_home(), sweep_id).sweep_id if sweep_id else None
+    only = find_sweep(lab_home(), sweep_id).sweep_id if sweep_id is not None else None
     with open_for_reading(only) as store:
         found = list_runs(store.connection, only)
     print_json({"runs": found}) if as_json else print_runs(found)
@@ -150,15 +155,22 @@ def models(as_json: bool) -> None:
 @cli.command()
 @as_json
 def experiments(as_json: bool) -> None:
-    """The questions the lab can measure, the broken ones with their error."""
-    found = [{"name": name, "broken": entry.error} if isinstance(entry, Broken) else
-             {"name": name, "question": entry.question.splitlines()[0], "parameters": list(entry.Params.model_fields)}
-             for name, entry in load_all().items()]
+    """The questions the lab can measure with their parameters, the broken ones with their error."""
+    found = load_all()
     if as_json:
-        print_json({"experiments": found})
-    else:
-        for entry in found:
-            click.echo(f"{entry['name']}: {entry.get('question') or 'BROKEN: ' + str(entry['broken'])}")
+        print_json({"experiments": [
+            {"name": name, "broken": entry.error} if isinstance(entry, Broken) else
+            {"name": name, "question": entry.question, "parameters": entry.Params.model_json_schema()["properties"]}
+            for name, entry in found.items()]})
+        return
+    for name, entry in found.items():
+        if isinstance(entry, Broken):
+            click.echo(f"{name}: BROKEN: {entry.error}")
+            continue
+        click.echo(f"{name}: {entry.question.splitlines()[0]}")
+        for parameter, field in entry.Params.model_fields.items():
+            default = "automatic" if field.default is None else field.default
+            click.echo(f"  {parameter} = {default}: {field.description} ({allowed_values(field)})")
 
 
 @cli.command()
@@ -178,10 +190,7 @@ def rebuild(as_json: bool) -> None:
     """Make the store again from the journals alone."""
     home = lab_home()
     close_interrupted(home)
-    with Store.open(home):
-        pass  # nobody else has it, and a damaged one has been set aside
-    delete_store(home)
-    with Store.open(home) as store:
+    with Store.open(home, anew=True) as store:
         report = store.ingest()
         rows = count_rows(store.connection)
     if as_json:
@@ -203,7 +212,8 @@ def rebuild(as_json: bool) -> None:
 def export(sweep_id: str, form: Any, out: Path, table: str, as_json: bool) -> None:
     """Write the measurements of SWEEP to a file."""
     folder = find_sweep(lab_home(), sweep_id)
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    out = out.resolve()  # a link's target is written, not the link replaced
+    if (out.exists() and not out.is_file()) or not out.parent.is_dir():
         raise InputError(f"--out {out}: give the name of a file in a folder that exists")
     with open_for_reading(folder.sweep_id) as store:
         rows = export_sweep(store.connection, folder.sweep_id, table, form, out)
@@ -239,7 +249,7 @@ def queue_command(action: str, sweep_id: str | None, as_json: bool) -> None:
 @click.argument("what", type=click.Choice(["imagenette"]))
 @click.option("--size", type=click.Choice(["full", "320px", "160px"]), default="full", show_default=True)
 def fetch(what: str, size: str) -> None:
-    """Download a data set. Nothing is ever downloaded without this command."""
+    """Download a data set. Data is never downloaded without this command."""
     fetch_imagenette(lab_home().cache, size)
     click.echo(f"{what} is there")
 
@@ -298,6 +308,8 @@ def open_for_reading(sweep_id: str | None = None) -> Store:
     """The store brought up to date; or, while another process has it, a temporary one from the journals."""
     home = lab_home()
     if not home.root.is_dir():
+        if home.root.exists():
+            raise InputError(f"PHASELAB_HOME={home.root}: is a file; name a folder")
         return Store.in_memory(home, [])
     close_interrupted(home)
     try:
@@ -337,10 +349,13 @@ def main() -> None:
     except PROBLEMS as error:
         give_up(str(error))
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped watching; a sweep that was started goes on", err=True)
+        click.echo("stopped; a sweep that was already started goes on", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)  # the reader of our output has gone, as `head` does
+    except OSError as error:
+        # A path that a person gave and the operating system refuses.
+        give_up(f"{error.filename or 'a file'}: {error.strerror or error}; choose another path or change its rights")
 
 
 def give_up(sentence: str) -> None:

@@ -40,6 +40,9 @@ class RunHandle(Protocol):
 class Executor(Protocol):
     def start(self, order: RunOrder) -> RunHandle: ...
 
+    def ask(self, function: Callable[..., None], *arguments: Any) -> RunHandle:
+        """Call `function(*arguments, link)` in a fresh process; it answers over the link."""
+
 
 class LocalExecutor:
     """Fresh processes on this machine, forked from a server that has torch loaded and nothing else done."""
@@ -49,11 +52,7 @@ class LocalExecutor:
         self._context.set_forkserver_preload(["engine.preload"])
 
     def start(self, order: RunOrder) -> LocalRun:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=run_process, args=(order, theirs), daemon=False)
-        process.start()
-        theirs.close()
-        return LocalRun(process, ours)
+        return self.ask(run_process, order)
 
     def ask(self, function: Callable[..., None], *arguments: Any) -> LocalRun:
         """Call `function(*arguments, link)` in a fresh process; it answers over the link."""

@@ -77,6 +77,11 @@ class SweepFolder:
     def session_journal(self, session: int) -> Path:
         return self.path / f"session-{session:04d}.jsonl"
 
+    def next_attempt(self, run_id: str) -> int:
+        """One more than any attempt that left a journal or a log, whether or not the sweep's journal tells of it."""
+        made = [int(path.name[len(run_id) + 1 :].partition(".")[0]) for path in self.runs.glob(f"{run_id}.*.*")]
+        return max(made, default=0) + 1
+
     def run_journal(self, run_id: str, attempt: int) -> Path:
         return self.runs / f"{run_id}.{attempt}.jsonl"
 

@@ -9,18 +9,19 @@ from engine import queue
 from engine.executor import end_process_group
 from engine.files import try_lock
 from engine.home import Home, SweepFolder
-from engine.journal import JournalDamage, JournalWriter, RunEnd, SessionEnd, list_journals
+from engine.journal import JournalWriter, RunEnd, SessionEnd, list_journals
 from engine.moment import utc_now
 from engine.sweep_state import process_alive, read_state
 
 
 def close_interrupted(home: Home, besides: str = "") -> list[str]:
-    """Close every sweep of the queue whose process died. Returns their ids."""
+    """Close every sweep whose process died. Returns their ids. A process that ends well takes its file away."""
     closed = []
-    for entry in queue.read_queue(home).entries:
-        folder = home.sweep(entry.sweep_id)
-        if entry.sweep_id != besides and not process_alive(folder) and close_if_dead(home, folder):
-            closed.append(entry.sweep_id)
+    waiting = {entry.sweep_id for entry in queue.read_queue(home).entries}
+    for sweep_id in sorted(waiting | {s for s in home.sweep_ids() if home.sweep(s).process.exists()}):
+        folder = home.sweep(sweep_id)
+        if sweep_id != besides and not process_alive(folder) and close_if_dead(home, folder):
+            closed.append(sweep_id)
     return closed
 
 
@@ -33,12 +34,7 @@ def close_if_dead(home: Home, folder: SweepFolder) -> bool:
     if lock is None:
         return False
     try:
-        try:
-            state = read_state(folder)
-        except JournalDamage:
-            # Its state cannot be known; reading it anywhere reports the damage with the byte.
-            queue.leave(home, folder.sweep_id)
-            return True
+        state = read_state(folder)
         if state.open and state.sessions:
             journal = JournalWriter(folder.session_journal(next_session(folder)))
             for run in state.runs.values():
@@ -49,6 +45,7 @@ def close_if_dead(home: Home, folder: SweepFolder) -> bool:
             journal.write(SessionEnd(folder.sweep_id, utc_now(), "interrupted", "the sweep process ended unexpectedly"))
             journal.close()
         queue.leave(home, folder.sweep_id)
+        folder.process.unlink(missing_ok=True)
         return True
     finally:
         os.close(lock)

@@ -194,6 +194,8 @@ class JournalWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if _packed(path).exists():
+            raise FileExistsError(f"{_packed(path)} is this journal, ended and compressed")
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self._buffer: list[bytes] = []
@@ -232,12 +234,16 @@ class JournalWriter:
         self._buffer.clear()
         self._written += len(block)
 
+    def sync(self) -> None:
+        """Flush, and wait until the disk has it: at the end of a run."""
+        self.flush()
+        os.fsync(self._file)
+
     def close(self) -> None:
         if self._file < 0:
             return
         try:
-            self.flush()
-            os.fsync(self._file)
+            self.sync()
         finally:
             os.close(self._file)
             self._file = -1
@@ -250,28 +256,44 @@ class Block(NamedTuple):
     end: int
 
 
-def read_blocks(path: Path, start: int = 0) -> Iterator[Block]:
-    """Verified blocks from a byte on. Ends quietly at a torn tail; raises JournalDamage before it."""
+def read_blocks(path: Path, start: int = 0, skipped: list[JournalDamage] | None = None) -> Iterator[Block]:
+    """Verified blocks from a byte on; ends quietly at a torn tail.
+
+    Strict: damage raises. With a list for `skipped`, a damaged block is noted there and the next whole one follows:
+    blocks do not depend on each other.
+    """
     data, broken = _content(path, start)
     block_start = line_start = 0
     while (newline := data.find(b"\n", line_start)) >= 0:
         if data.startswith(_CHECK_PREFIX, line_start):
-            lines = data[block_start:line_start]
             try:
-                check = _decoder.decode(data[line_start:newline])
-            except UNREADABLE as error:
-                raise JournalDamage(path, start + line_start, str(error)) from None
-            if zlib.crc32(lines) != check.crc:
-                raise _locate_damage(path, lines, start + block_start)
-            try:
-                records = _decoder.decode_lines(lines)
-            except UNREADABLE:
-                raise _locate_damage(path, lines, start + block_start) from None
-            yield Block(records, start + newline + 1)
+                yield Block(_verify(path, data, block_start, line_start, newline, start), start + newline + 1)
+            except JournalDamage as damage:
+                if skipped is None:
+                    raise
+                skipped.append(damage)
             block_start = newline + 1
         line_start = newline + 1
     if broken:
-        raise JournalDamage(_packed(path), start + block_start, broken)
+        cut_off = JournalDamage(_packed(path), start + block_start, broken)
+        if skipped is None:
+            raise cut_off
+        skipped.append(cut_off)
+
+
+def _verify(path: Path, data: bytes, block_start: int, line_start: int, newline: int, start: int) -> list[Any]:
+    """The records of one block, if its check line agrees with its bytes."""
+    lines = data[block_start:line_start]
+    try:
+        check = _decoder.decode(data[line_start:newline])
+    except UNREADABLE as error:
+        raise JournalDamage(path, start + line_start, str(error)) from None
+    if zlib.crc32(lines) != check.crc:
+        raise _locate_damage(path, lines, start + block_start)
+    try:
+        return _decoder.decode_lines(lines)
+    except UNREADABLE:
+        raise _locate_damage(path, lines, start + block_start) from None
 
 
 def read_records(path: Path) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -11,9 +12,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.files import write_json
 from engine.home import PROJECT, Home, SweepFolder
 from engine.interrupted import close_if_dead, next_session
+from engine.journal import Session, read_blocks
 from engine.params import InputError, suggestion
 from engine.registry import find
 from engine.spec import SweepSpec, make_cells
@@ -115,25 +116,43 @@ def _with_order_seed(spec: SweepSpec) -> dict[str, Any]:
 
 
 def _start(home: Home, folder: SweepFolder, action: str, spec: dict[str, Any], retry_failed: bool) -> None:
-    session = next_session(folder)
-    write_json(folder.request(session), {"action": action, "spec": spec, "retry_failed": retry_failed})
+    session = _claim_session(folder, {"action": action, "spec": spec, "retry_failed": retry_failed})
     # Started by -c and not -m: multiprocessing would import a -m main module again in every run.
     code = "import sys; from engine.sweep import main; main(sys.argv[1], sys.argv[2], int(sys.argv[3]))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *_python_path()])}
+    for name in ("PHASELAB_EXPERIMENTS", "PHASELAB_MACHINE_LOCK"):
+        if name in environment:  # the sweep process has another working folder
+            environment[name] = os.path.abspath(environment[name])
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", code, str(home.root), folder.sweep_id, str(session)], stdin=subprocess.DEVNULL,
             stdout=log, stderr=log, cwd=PROJECT, env=environment, start_new_session=True)
     until = time.monotonic() + START_LIMIT_S
-    while not _session_began(folder, session):
+    while not _session_began(folder, session, process.pid):
         if process.poll() is not None or time.monotonic() > until:
             raise InputError(f"sweep {folder.sweep_id} could not start; its log {folder.log} says why")
         time.sleep(0.02)
 
 
-def _session_began(folder: SweepFolder, session: int) -> bool:
-    journal = folder.session_journal(session)
-    return journal.exists() or journal.with_name(journal.name + ".gz").exists()
+def _claim_session(folder: SweepFolder, request: dict[str, Any]) -> int:
+    """A session number that nobody else has: two commands at once are two sessions, one after the other."""
+    while True:
+        session = next_session(folder)
+        try:
+            with folder.request(session).open("x") as file:
+                json.dump(request, file, indent=1)
+            return session
+        except FileExistsError:
+            continue
+
+
+def _session_began(folder: SweepFolder, session: int, pid: int) -> bool:
+    """Its journal begins with the process that was started here."""
+    try:
+        records = [record for block in read_blocks(folder.session_journal(session)) for record in block.records]
+    except FileNotFoundError:
+        return False
+    return any(isinstance(record, Session) and record.pid == pid for record in records[:1])
 
 
 def _python_path() -> list[str]:

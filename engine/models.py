@@ -113,10 +113,20 @@ def build_model(
     model: torch.nn.Module = models.get_model(entry.torchvision_name, weights=None, num_classes=built_classes, **size)
     if weights == "random":
         return model
-    model.load_state_dict(_pretrained_state(entry, weights_cache))
+    load_pretrained(model, name, weights_cache)
     if classes != built_classes:
         _replace_head(model, classes)
     return model
+
+
+def fetch_weights(name: str, weights_cache: Path | None = None) -> None:
+    """Download a model's pretrained weights, if they are not there: before the runs, not inside one."""
+    _pretrained_state(MODELS[name], weights_cache)
+
+
+def load_pretrained(model: torch.nn.Module, name: str, weights_cache: Path | None = None) -> None:
+    """Put the pretrained weights into a model of 1000 classes."""
+    model.load_state_dict(_pretrained_state(MODELS[name], weights_cache))
 
 
 def _pretrained_state(entry: ModelEntry, weights_cache: Path | None) -> dict[str, Any]:

@@ -47,6 +47,8 @@ class Broken:
 
 def folders() -> list[Path]:
     extra = os.environ.get("PHASELAB_EXPERIMENTS")
+    if extra and not Path(extra).is_dir():
+        raise InputError(f"PHASELAB_EXPERIMENTS={extra}: no such folder; correct it or unset it")
     return [FOLDER, Path(extra)] if extra else [FOLDER]
 
 

@@ -106,6 +106,11 @@ class PlainLoader(yaml.SafeLoader):
 
 def make_spec(content: dict[str, Any]) -> SweepSpec:
     """A checked sweep from plain values. The experiment's parameters are checked too, each value by itself."""
+    for name in content:
+        if name not in SweepSpec.model_fields:
+            known = list(SweepSpec.model_fields)
+            raise InputError(f"{shorten(name)}: a sweep has no such entry{suggestion(str(name), known)} "
+                             f"(it has {', '.join(known)})")
     if content.get("grid") in (None, {}, []):
         raise InputError("grid: is empty; " + str(SweepSpec.model_fields["grid"].description))
     if isinstance(content["grid"], dict):

@@ -21,7 +21,7 @@ import psutil
 
 from engine import queue, registry
 from engine.environment import fingerprint
-from engine.executor import LocalExecutor, LocalRun
+from engine.executor import Executor, LocalExecutor, RunHandle
 from engine.files import try_lock, write_json
 from engine.home import PROJECT, Home, SweepFolder
 from engine.interrupted import close_interrupted
@@ -73,6 +73,7 @@ class SweepProcess:
     cancelled: bool = False
     environment_id: str = ""
     problems_told: int = 0
+    last_run_ended_at: float = 0.0
     open_run: str = ""
     """The run whose start is journaled and whose end is not."""
     oom_batch: dict[str, int] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class SweepProcess:
         self.write(Turn(self.sweep_id, utc_now()))
         # CUDA numbers devices as NVML does only when it orders them by bus; set before torch is loaded anywhere.
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-        self.executor = LocalExecutor()
+        self.executor: Executor = LocalExecutor()
         self.gpus = Gpus.open()
         self.telemetry = Telemetry(self.gpus)
         self.see_environment()
@@ -175,7 +176,7 @@ class SweepProcess:
                 self.tell(f"preparing data: {done} of {total}")
                 told_at = perf_counter()
 
-    def converse(self, asked: LocalRun, what: str) -> Iterator[Any]:
+    def converse(self, asked: RunHandle, what: str) -> Iterator[Any]:
         """Answers of a process that helps the sweep, until it ends."""
         try:
             while asked.exit_code is None:
@@ -191,8 +192,7 @@ class SweepProcess:
 
     def measure(self, planned: PlannedRun) -> None:
         run_id = run_id_of(self.sweep_id, planned.cell, planned.repeat)
-        earlier = self.state.runs.get(run_id)
-        attempt = earlier.attempt + 1 if earlier else 1
+        attempt = self.folder.next_attempt(run_id)
         params = planned.cell.params
         asked = params.model_dump(mode="json")
         self.write(RunStart(run_id, self.sweep_id, attempt, self.spec.experiment, planned.cell.key, planned.repeat,
@@ -263,6 +263,7 @@ def main(home_path: str, sweep_id: str, session: int) -> None:
         # In line only now: an entry without a living process would be taken for a dead sweep.
         queue.enqueue(home, sweep_id)
         _run_session(home, folder, session)
+        folder.process.unlink(missing_ok=True)
     finally:
         queue.leave(home, sweep_id)
         os.close(lock)

@@ -8,7 +8,18 @@ from typing import Any
 
 from engine.executor import same_process
 from engine.home import SweepFolder
-from engine.journal import Event, RunEnd, RunProcess, RunStart, Session, SessionEnd, Turn, list_journals, read_blocks
+from engine.journal import (
+    Event,
+    JournalDamage,
+    RunEnd,
+    RunProcess,
+    RunStart,
+    Session,
+    SessionEnd,
+    Turn,
+    list_journals,
+    read_blocks,
+)
 from engine.spec import Cell, PlannedRun, SweepSpec, make_cells, plan_runs
 
 FINAL = ("ok", "failed", "oom", "killed", "timeout", "cancelled", "skipped")
@@ -30,6 +41,7 @@ class RunState:
     wall_s: float | None = None
     pid: int | None = None
     process_started_s: float = 0.0
+    session: int = 0
 
 
 @dataclass
@@ -44,14 +56,20 @@ class SweepState:
     planned_runs: int = 0
     runs: dict[str, RunState] = field(default_factory=dict)
     last_event: str = ""
+    damages: list[JournalDamage] = field(default_factory=list)
+    """What could not be read; runs whose ends were in there count as unfinished."""
     _offsets: dict[str, int] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
 
     def update(self) -> SweepState:
-        for journal in list_journals(self.folder.path, "session-"):
-            for block in read_blocks(journal, self._offsets.get(journal.name, 0)):
+        journals = [path for path in list_journals(self.folder.path, "session-") if path.name not in self._ended]
+        for journal in journals:
+            for block in read_blocks(journal, self._offsets.get(journal.name, 0), skipped=self.damages):
                 for record in block.records:
                     self._apply(record)
                 self._offsets[journal.name] = block.end
+        # An earlier session never grows again; reading it over and over would disturb the run.
+        self._ended.update(path.name for path in journals[:-1])
         return self
 
     def _apply(self, record: Any) -> None:
@@ -67,12 +85,10 @@ class SweepState:
                 self.status, self.reason = record.status, record.reason
             case RunStart():
                 self.runs[record.run_id] = RunState(record.run_id, record.cell_key, record.repeat, record.attempt,
-                                                    record.asked)
-            case RunProcess():
-                run = self.runs[record.run_id]
+                                                    record.asked, session=self.sessions)
+            case RunProcess() if run := self.runs.get(record.run_id):
                 run.pid, run.process_started_s = record.pid, record.process_started_s
-            case RunEnd():
-                run = self.runs[record.run_id]
+            case RunEnd() if run := self.runs.get(record.run_id):
                 run.status, run.reason, run.wall_s = record.status, record.reason, record.wall_s
             case Event():
                 self.last_event = record.text
@@ -81,6 +97,12 @@ class SweepState:
     def open(self) -> bool:
         """Its last session has not said how it ended."""
         return self.status in ("queued", "running")
+
+    @property
+    def done(self) -> int:
+        """Runs that need no more work in this session: what an earlier one left unfinished is measured again."""
+        return sum(run.status != "running" and (run.session == self.sessions or run.status not in UNFINISHED)
+                   for run in self.runs.values())
 
     @property
     def counts(self) -> dict[str, int]:

@@ -46,8 +46,11 @@ class Store:
         self._ingesting = threading.Lock()
 
     @classmethod
-    def open(cls, home: Home, threads: int | None = None) -> Store:
-        """The store on disk, for this process alone. Raises StoreHeld when another process has it."""
+    def open(cls, home: Home, threads: int | None = None, anew: bool = False) -> Store:
+        """The store on disk, for this process alone. Raises StoreHeld when another process has it.
+
+        `anew` deletes the database first: the journals are the evidence, it is only made of them.
+        """
         holder = home.store.with_suffix(".holder")
         try:
             home.root.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,8 @@ class Store:
         try:
             os.ftruncate(lock, 0)
             os.write(lock, json.dumps({"pid": os.getpid()}).encode())
+            if anew:
+                delete_store(home)
             return cls._open_locked(home, lock, {"threads": threads} if threads else {})
         except OSError as error:
             os.close(lock)
@@ -200,7 +205,7 @@ def set_aside(home: Home) -> Path:
 
 
 def delete_store(home: Home) -> None:
-    """For a rebuild: the journals are the evidence, the database is only made of them."""
+    """Only for who holds the store."""
     for path in (home.store, home.store.with_name(home.store.name + ".wal"), _damage_note(home)):
         path.unlink(missing_ok=True)
 

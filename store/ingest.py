@@ -6,8 +6,10 @@ announced that attempt, and the sweep's journal is read first: so a run is compl
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +47,7 @@ class Report(NamedTuple):
 class Known(NamedTuple):
     bytes: int
     complete: bool
+    problem: str | None
 
 
 @dataclass
@@ -71,8 +74,25 @@ class Pass:
 
 def ingest(connection: duckdb.DuckDBPyConnection, home: Home, sweep_ids: Iterable[str] | None = None) -> Report:
     """Read what is new: of these sweeps, or of all of them and of what people did."""
-    known = {journal: Known(size, complete) for journal, size, complete in
-             connection.execute("SELECT journal, bytes, complete FROM journals").fetchall()}
+    with _collector_resting():
+        return _ingest(connection, home, sweep_ids)
+
+
+@contextmanager
+def _collector_resting() -> Iterator[None]:
+    """A pass makes records and lists by the hundred thousand and no cycles: looking for some costs up to a quarter."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _ingest(connection: duckdb.DuckDBPyConnection, home: Home, sweep_ids: Iterable[str] | None) -> Report:
+    known = {journal: Known(*columns) for journal, *columns in
+             connection.execute("SELECT journal, bytes, complete, problem FROM journals").fetchall()}
     total, problems = 0, []
     current = Pass()
     for sweep_id in home.sweep_ids() if sweep_ids is None else dict.fromkeys(sweep_ids):
@@ -135,7 +155,8 @@ def _apply(connection: duckdb.DuckDBPyConnection, record: Any, into: Pass, home:
                 return {record.run_id}
         case _:
             run_id = getattr(record, "run_id", "")
-            add_run_record(into.run_rows(run_id) if run_id else into.rows, record, 0)
+            if not run_id or _knows_attempt(connection, run_id, into):
+                add_run_record(into.run_rows(run_id) if run_id else into.rows, record, 0)
     return set()
 
 
@@ -207,18 +228,24 @@ def _read_new(home: Home, path: Path, known: dict[str, Known], into: Pass) -> li
     name = _name(home, path)
     at = known[name].bytes if name in known else 0
     records: list[Any] = []
+    damages: list[JournalDamage] = []
     problem = None
     try:
-        for block in read_blocks(path, at):
+        for block in read_blocks(path, at, skipped=damages):
             records += block.records
             at = block.end
     except FileNotFoundError:
         # A run that was skipped, or killed before it could open its journal, has none.
         return records
-    except (JournalDamage, OSError) as damage:
-        problem = str(damage)
+    except OSError as error:
+        problem = str(error)
+    if damages:
+        # What follows a damaged block is read all the same; what is lost is said.
+        problem = f"{damages[0]}; {len(damages)} block{'s' if len(damages) > 1 else ''} lost"
+    if problem:
         into.problems.append(problem)
-    into.journals[name] = (at, False, None, problem)
+    earlier = known[name].problem if name in known else None
+    into.journals[name] = (at, False, None, earlier or problem)
     return records
 
 

@@ -55,9 +55,10 @@ def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None
 
 
 def find_run_ids(connection: duckdb.DuckDBPyConnection, beginning: str) -> list[str]:
-    """Runs whose id begins like this; the exact one alone if it is there."""
+    """Runs whose id begins or ends like this (tables show the end); the exact one alone if it is there."""
     found = [row[0] for row in connection.execute(
-        "SELECT run_id FROM runs WHERE starts_with(run_id, ?) ORDER BY run_id", [beginning]).fetchall()]
+        "SELECT run_id FROM runs WHERE starts_with(run_id, $text) OR ends_with(run_id, '-' || $text) ORDER BY run_id",
+        {"text": beginning}).fetchall()]
     return [beginning] if beginning in found else found
 
 

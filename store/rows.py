@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -109,10 +110,9 @@ def add_run_record(rows: Rows, record: Any, attempt: int) -> None:
             count = len(record.readings)
             columns["run_id"] += [record.run_id] * count
             columns["time_s"] += [record.time_s] * count
-            for device, metric, value in record.readings:
-                columns["device"].append(device)
-                columns["metric"].append(metric)
-                columns["value"].append(value)
+            columns["device"] += [reading[0] for reading in record.readings]
+            columns["metric"] += [reading[1] for reading in record.readings]
+            columns["value"] += [reading[2] for reading in record.readings]
         case Stage():
             rows.add("stages", record.run_id, record.stage, record.start_s, record.seconds)
         case Metric():
@@ -143,16 +143,18 @@ def _add_batches(rows: Rows, record: Batches) -> None:
     columns["items"] += record.items
     columns["start_s"] += record.start_s
     columns["seconds"] += record.seconds
-    columns = rows.columns("phases")
+    run_ids, batches, names, clocks, all_starts, all_seconds = rows.columns("phases").values()
     for phase in record.phases:
-        starts, seconds, batch = phase.start_s, phase.seconds, list(numbers)
+        starts, seconds = phase.start_s, phase.seconds
+        batch: Sequence[int] = numbers
         if None in seconds:
             kept = [index for index, value in enumerate(seconds) if value is not None]
             starts, seconds = [starts[i] for i in kept], [seconds[i] for i in kept]
-            batch = [batch[i] for i in kept]
-        columns["run_id"] += [record.run_id] * len(batch)
-        columns["batch"] += batch
-        columns["phase"] += [phase.phase] * len(batch)
-        columns["clock"] += [phase.clock] * len(batch)
-        columns["start_s"] += starts
-        columns["seconds"] += seconds
+            batch = [numbers[i] for i in kept]
+        kept_count = len(batch)
+        run_ids += [record.run_id] * kept_count
+        batches += batch
+        names += [phase.phase] * kept_count
+        clocks += [phase.clock] * kept_count
+        all_starts += starts
+        all_seconds += seconds

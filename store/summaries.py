@@ -6,8 +6,10 @@ from collections import defaultdict
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 
-from analysis.summary import BatchTimes, PhaseTimes, RunSummary, summarise_run
+from analysis.summary import BatchTimes, Loader, PhaseTimes, Readings, RunSummary, Window, summarise_run
 from store.rows import Rows
 
 RUNS_AT_ONCE = 500
@@ -21,7 +23,8 @@ def summarise_runs(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) ->
 
 def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -> None:
     batches = _grouped(connection, """
-        SELECT run_id, list(items ORDER BY batch), list(start_s ORDER BY batch), list(seconds ORDER BY batch)
+        SELECT run_id, list(items ORDER BY batch), list(start_s ORDER BY batch), list(seconds ORDER BY batch),
+               list(batch ORDER BY batch)
         FROM batches WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id""", run_ids)
     phases = _grouped(connection, """
         SELECT run_id, phase, any_value(clock), list(batch ORDER BY batch), list(start_s ORDER BY batch),
@@ -29,15 +32,20 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
         FROM phases WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, phase
         ORDER BY run_id, entered, phase""", run_ids)
     samples = _grouped(connection, """
-        SELECT run_id, device, metric, list(value ORDER BY time_s)
+        SELECT run_id, device, metric, list(time_s ORDER BY time_s), list(value ORDER BY time_s)
         FROM samples WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, device, metric
         ORDER BY run_id, device, metric""", run_ids)
     known = _grouped(connection, """
-        SELECT r.run_id, w.workers, m.window_s, (e.facts->>'cores_allowed')::DOUBLE
+        SELECT r.run_id, w.workers, w.prefetch, m.window_s, g.start_s, g.seconds, (e.facts->>'cores_allowed')::DOUBLE
         FROM runs r
-        LEFT JOIN (SELECT run_id, TRY_CAST(coalesce(effective, asked)->>'$' AS INTEGER) AS workers
-                   FROM parameters WHERE name = 'workers') w USING (run_id)
-        LEFT JOIN (SELECT run_id, value AS window_s FROM metrics WHERE name = 'end_to_end_s') m USING (run_id)
+        LEFT JOIN (SELECT run_id, max(number) FILTER (name = 'workers') AS workers,
+                          max(number) FILTER (name = 'prefetch_factor') AS prefetch
+                   FROM (SELECT run_id, name, TRY_CAST(coalesce(effective, asked)->>'$' AS INTEGER) AS number
+                         FROM parameters WHERE name IN ('workers', 'prefetch_factor')) GROUP BY run_id) w USING (run_id)
+        LEFT JOIN (SELECT run_id, max(value) AS window_s FROM metrics WHERE name = 'end_to_end_s'
+                   GROUP BY run_id) m USING (run_id)
+        LEFT JOIN (SELECT run_id, min(start_s) AS start_s, max(seconds) AS seconds FROM stages WHERE stage = 'measure'
+                   GROUP BY run_id) g USING (run_id)
         LEFT JOIN environments e ON e.environment_id = r.environment_id
         WHERE r.run_id IN (SELECT unnest(?))""", run_ids)
     gpu_before = _grouped(connection, """
@@ -45,13 +53,14 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
         WHERE name LIKE 'gpu%\\_utilization\\_before' ESCAPE '\\' AND run_id IN (SELECT unnest(?))""", run_ids)
     rows = Rows()
     for run_id in [run_id for run_id in run_ids if run_id in known]:  # of a damaged journal only the end may be there
-        _, items, starts, seconds = batches[run_id][0] if run_id in batches else (run_id, [], [], [])
-        _, workers, window_s, cores_allowed = known[run_id][0]
+        _, *columns = batches[run_id][0] if run_id in batches else (run_id, [], [], [], [])
+        _, workers, prefetch, window_s, start_s, stage_s, cores_allowed = known[run_id][0]
         summary = summarise_run(
-            BatchTimes(items, starts, seconds),
-            {phase: PhaseTimes(clock, *columns) for _, phase, clock, *columns, _ in phases[run_id]},
-            {(device, metric): values for _, device, metric, values in samples[run_id]},
-            workers, window_s, cores_allowed, {gpu: share for _, gpu, share in gpu_before[run_id]})
+            BatchTimes(*columns),
+            {phase: PhaseTimes(clock, *times) for _, phase, clock, *times, _ in phases[run_id]},
+            {(device, metric): Readings(times, values) for _, device, metric, times, values in samples[run_id]},
+            Loader(workers, prefetch), Window(window_s, start_s, stage_s), cores_allowed,
+            {gpu: share for _, gpu, share in gpu_before[run_id]})
         _add(rows, run_id, summary)
     connection.execute("DELETE FROM phase_summaries WHERE run_id IN (SELECT unnest(?))", [run_ids])
     connection.execute("DELETE FROM sample_summaries WHERE run_id IN (SELECT unnest(?))", [run_ids])
@@ -74,7 +83,14 @@ def _add(rows: Rows, run_id: str, summary: RunSummary) -> None:
 
 
 def _grouped(connection: duckdb.DuckDBPyConnection, sql: str, run_ids: list[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows by run. Lists come as numpy arrays: a Python object per measurement would cost more than the query."""
+    table = connection.sql(sql, params=[run_ids]).to_arrow_table()
+    columns = [_arrays(column) if pa.types.is_list(column.type) else column.to_pylist() for column in table.columns]
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in connection.execute(sql, [run_ids]).fetchall():
+    for row in zip(*columns, strict=True):
         found[row[0]].append(row)
     return found
+
+
+def _arrays(column: pa.ChunkedArray) -> list[np.ndarray[Any, Any]]:
+    return [part.values.to_numpy(zero_copy_only=False) for part in column]

@@ -11,6 +11,8 @@ from engine.home import SweepFolder
 from engine.sweep_state import SweepState, process_alive, read_state
 
 LOOK_EVERY_S = 0.3
+SPEED_PERIOD_S = 7 * 86400.0
+"""Runs of all lengths count for the time left; by default only the last 30 s would."""
 
 
 def follow_sweep(folder: SweepFolder, quiet: bool) -> None:
@@ -18,15 +20,14 @@ def follow_sweep(folder: SweepFolder, quiet: bool) -> None:
     state = read_state(folder)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+    with Progress(*columns, console=Console(stderr=True), disable=quiet,
+                  speed_estimate_period=SPEED_PERIOD_S) as progress:
         bar = progress.add_task("queued", total=state.planned_runs or None)
         while state.update().open and process_alive(folder):
-            done = sum(run.status != "running" for run in state.runs.values())
-            progress.update(bar, completed=done, total=state.planned_runs or None, description=_doing(state))
+            progress.update(bar, completed=state.done, total=state.planned_runs or None, description=_doing(state))
             time.sleep(LOOK_EVERY_S)
         state.update()
-        progress.update(bar, completed=sum(run.status != "running" for run in state.runs.values()),
-                        total=state.planned_runs, description=state.status)
+        progress.update(bar, completed=state.done, total=state.planned_runs, description=state.status)
 
 
 def _doing(state: SweepState) -> str:

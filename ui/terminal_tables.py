@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ui.units import amount, metric_amount, seconds, size
+from ui.units import amount, metric_amount, number, seconds, size
 
 PARAMS_SHOWN = 6
 
@@ -32,21 +32,28 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
         return
     varying = _varying(runs)
     phases = list(dict.fromkeys(phase for run in runs for phase in run["phases"]))
-    table = Table("run", *varying, "status", "end to end", "first batch", "items/s", *(f"{p} (median)" for p in phases),
-                  box=None)
+    table = Table("run", *varying, "status", "end to end", "first batch", "steady items/s",
+                  *(f"{p} (median)" for p in phases), box=None)
+    one_sweep = len({run["sweep_id"] for run in runs}) == 1
     for run in sorted(runs, key=lambda run: [str(run["params"].get(name)).zfill(12) for name in varying]):
         metrics = run["metrics"]
-        status = run["status"] + (" (noisy)" if run["noisy"] else "")
+        noise = {True: " (noisy)", False: ""}.get(run["noisy"], " (noise unknown)" if run["status"] == "ok" else "")
+        status = run["status"] + noise
         speed = metrics.get("steady_items_per_s")
+        run_id = run["run_id"].removeprefix(run["sweep_id"] + "-") if one_sweep else run["run_id"]
         table.add_row(*map(_text, (
-            run["run_id"].partition("-")[2], *(run["params"].get(name) for name in varying), status,
+            run_id, *(run["params"].get(name) for name in varying), status,
             seconds(metrics.get("end_to_end_s")), seconds(metrics.get("first_batch_s")),
-            f"{speed:.4g}" if speed is not None else "too short" if run["status"] == "ok" else "–",
+            number(speed) if speed is not None else "too short" if run["status"] == "ok" else "–",
             *(seconds(run["phases"].get(phase, {}).get("median_s")) for phase in phases))))
     _print(table)
     for run in runs:
-        if run["reason"] or run["noise_reason"]:
-            _print(_text(f"{run['run_id']}: {run['reason'] or run['noise_reason']}"))
+        differs = [f"{name}={asked} was asked, {run['effective'][name]} took effect" for name, asked in
+                   run["params"].items() if asked not in (None, "auto") and name in run["effective"]
+                   and name in ("batches", "images", "workers") and run["effective"][name] != asked]
+        for text in [run["reason"], run["noise_reason"], *differs]:
+            if text:
+                _print(_text(f"{run['run_id']}: {text}"))
 
 
 def print_run(run: dict[str, Any]) -> None:
@@ -97,7 +104,7 @@ def print_doctor(report: dict[str, Any]) -> None:
             value = ", ".join(f"{key} {inner}" for key, inner in value.items())
         if isinstance(value, list):
             value = "; ".join(map(str, value)) or "none"
-        _print(_text(f"{name.removesuffix('_bytes').replace('_', ' ')}: {value}"))
+        _print(_text(f"{name.removesuffix('_bytes').replace('_', ' ')}: {'none' if value is None else value}"))
     for sentence in report["missing"]:
         _print(_text(f"missing: {sentence}"))
 
@@ -105,7 +112,7 @@ def print_doctor(report: dict[str, Any]) -> None:
 def _varying(runs: list[dict[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for run in runs for name in run["params"])
     varying = [name for name in names if len({str(run["params"].get(name)) for run in runs}) > 1]
-    return (varying + (["repeat"] if not varying and "repeat" in names else []))[:PARAMS_SHOWN]
+    return varying[:PARAMS_SHOWN]
 
 
 def _text(value: Any) -> Text:

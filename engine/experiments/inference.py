@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import field_validator, model_validator
 
 from engine.data import DataError, check_data, prepare_data
-from engine.models import MODELS, image_size_problem
+from engine.models import MODELS, fetch_weights, image_size_problem
 from engine.params import InputError, setting, suggestion
 from engine.params import Params as BaseParams
 
@@ -102,12 +102,14 @@ def check(cells: Iterable[Params], cache: Path) -> None:
             raise InputError(str(error)) from None
 
 
-def prepare(cells: Iterable[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
+def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
     needs: dict[str, int] = {}
     for cell in cells:
         needs[cell.data] = max(needs.get(cell.data, 0), cell.asked_batches * cell.batch_size)
     for name, items in needs.items():
         prepare_data(name, items, cache, progress)
+    for model in {cell.model for cell in cells if cell.weights == "pretrained"}:
+        fetch_weights(model, cache / "weights")
 
 
 def cannot_run(params: Params, gpus: Gpus) -> str | None:
@@ -121,7 +123,7 @@ def run(params: Params, recorder: Recorder) -> None:
 
     from engine.data import make_loader, open_images
     from engine.devices import choose_device
-    from engine.models import build_model
+    from engine.models import build_model, load_pretrained
     from engine.recorder import Skip
 
     if params.threads:
@@ -139,13 +141,19 @@ def run(params: Params, recorder: Recorder) -> None:
                              "choose a smaller batch or more images")
         loader = make_loader(images, params.batch_size, params.workers, pin_memory=params.pin_memory,
                              prefetch_factor=params.prefetch_factor, seed=params.seed)
-    recorder.effective(threads=torch.get_num_threads(), device=device, batches=batches,
-                       images=batches * params.batch_size, loader_context="fork" if params.workers else "none")
+    recorder.effective(
+        threads=torch.get_num_threads(), device=device, batches=batches, images=batches * params.batch_size,
+        workers=loader.num_workers, prefetch_factor=loader.prefetch_factor,
+        pin_memory=params.pin_memory and torch.cuda.is_available(),  # without CUDA torch leaves it out
+        timing=params.timing if device.startswith("cuda") else "host",
+        loader_context="fork" if params.workers else "none")
 
     layout = torch.channels_last if params.channels_last else torch.contiguous_format
     with recorder.stage("init_model"):
-        model = build_model(params.model, params.image_size, params.weights,
-                            weights_cache=recorder.cache / "weights").eval()
+        model = build_model(params.model, params.image_size, "random").eval()
+    if params.weights == "pretrained":
+        with recorder.stage("load_state"):
+            load_pretrained(model, params.model, recorder.cache / "weights")
     with recorder.stage("model_to_device"):
         model = model.to(device, memory_format=layout)
         forward: Any = torch.compile(model) if params.compile else model

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.noise import GPU_BEFORE_LIMIT, OTHERS_SHARE_LIMIT, STEAL_SHARE_LIMIT, judge_noise
-from analysis.summary import BatchTimes, summarise_run
+from analysis.summary import BatchTimes, Loader, Readings, Window, summarise_run
 
 OTHERS, STEAL = ("cpu", "others_cpu_cores"), ("cpu", "steal_share")
 
@@ -63,6 +63,9 @@ def test_a_gpu_that_was_busy_before_the_run(share: float, noisy: bool) -> None:
 
 
 def test_the_mean_over_the_run_counts_not_one_peak() -> None:
-    samples = {OTHERS: [0.0] * 99 + [4.0]}
-    assert summarise_run(BatchTimes([], [], []), {}, samples, 0, None, 4.0).noisy is False
-    assert summarise_run(BatchTimes([], [], []), {}, {OTHERS: [1.0] * 100}, 0, None, 4.0).noisy is True
+    def noisy(values: list[float]) -> bool | None:
+        samples = {OTHERS: Readings(list(range(len(values))), values)}
+        return summarise_run(BatchTimes([], [], []), {}, samples, Loader(0), Window(None), 4.0).noisy
+
+    assert noisy([0.0] * 99 + [4.0]) is False
+    assert noisy([1.0] * 100) is True

@@ -75,9 +75,10 @@ def test_experiments_are_found_by_their_folder(folder: Path) -> None:
     assert first.check is first.prepare is first.cannot_run is None
 
 
-def test_folder_that_is_not_there_adds_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_is_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHASELAB_EXPERIMENTS", str(folder / "nowhere"))
-    assert set(load_all()) == set(load_all([FOLDER]))
+    with pytest.raises(InputError, match="no such folder"):
+        load_all()
 
 
 def test_optional_parts_are_taken_up(folder: Path) -> None:
