@@ -110,7 +110,7 @@ def test_sweeps_take_turns(lab: Lab) -> None:
     fourth = lab.json("sweep", quick, "--wait")
     assert fourth["status"] == "finished"
     status = {sweep["sweep_id"]: sweep["status"] for sweep in lab.json("sweeps")["sweeps"]}
-    assert status == {first: "finished", second: "queued", third: "cancelled", fourth["sweep_id"]: "finished"}
+    assert status == {first: "finished", second: "paused", third: "cancelled", fourth["sweep_id"]: "finished"}
     lab.json("queue", "continue", second)
     assert lab.json("resume", second, expect=2)["error"].startswith(f"sweep {second} is still being measured")
     while lab.json("queue")["queue"]:
