@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import subprocess
 import sys
 from datetime import datetime
@@ -243,6 +245,27 @@ def queue_command(action: str, sweep_id: str | None, as_json: bool) -> None:
     click.echo("the queue is " + ("paused" if line.paused else "empty" if not entries else "open"))
     for entry in entries:
         click.echo(f"{entry['sweep_id']}  {entry['state']}{', paused' if entry['paused'] else ''}")
+
+
+@cli.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; the next free one if it is taken.")
+def app(port: int | None) -> None:
+    """Open the app in the browser, on this machine only."""
+    chosen = free_port(port or int(os.environ.get("PORT") or 8501))
+    with Store.open(lab_home()):
+        pass  # says who has the store, before a server is started for nothing
+    click.echo(f"PhaseLab is at http://127.0.0.1:{chosen}")
+    os.chdir(PROJECT)  # where .streamlit/config.toml is
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(chosen)])
+
+
+def free_port(wanted: int) -> int:
+    """The wanted port, or the next one that nobody listens on."""
+    for port in range(wanted, min(wanted + 100, 65536)):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise InputError(f"PORT={wanted}: this port and the next hundred are taken; choose another")
 
 
 @cli.command()

@@ -26,9 +26,12 @@ def _printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def setting(default: Any, *, title: str, help: str, unit: str | None = None, **bounds: Any) -> Any:
-    """A field of Params. `bounds` are pydantic's ge, le, max_length; `unit` is shown beside the input."""
-    return Field(default, title=title, description=help, json_schema_extra={"unit": unit} if unit else None, **bounds)
+def setting(default: Any, *, title: str, help: str, unit: str | None = None, options: list[Any] | None = None,
+            **bounds: Any) -> Any:
+    """A field of Params. `bounds` are pydantic's ge, le, max_length; `unit` is shown beside the input, `options` are
+    what a form offers where the type itself does not say."""
+    extra: dict[str, Any] = {name: value for name, value in (("unit", unit), ("options", options)) if value}
+    return Field(default, title=title, description=help, json_schema_extra=extra or None, **bounds)
 
 
 class Params(BaseModel):

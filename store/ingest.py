@@ -216,6 +216,15 @@ def _sweep_row(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str
     return dict(zip(names, row, strict=True)) if row else dict.fromkeys(names) | {"sweep_id": sweep_id}
 
 
+def ingest_people(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Read what people did since the last time."""
+    known = {journal: Known(*columns) for journal, *columns in connection.execute(
+        "SELECT journal, bytes, complete, problem FROM journals WHERE starts_with(journal, 'people/')").fetchall()}
+    current = Pass()
+    _read_people(home, known, current)
+    _write(connection, current)
+
+
 def _read_people(home: Home, known: dict[str, Known], into: Pass) -> None:
     for path in list_journals(home.people):
         for record in _read_new(home, path, known, into):

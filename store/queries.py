@@ -12,7 +12,7 @@ Answer = dict[str, Any]
 
 def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     """Every sweep, newest first, with its runs by status."""
-    sweeps = _rows(connection, """
+    sweeps = ask(connection, """
         SELECT sweep_id, name, experiment, source, status, reason, created_at, ended_at, sessions, planned_runs
         FROM sweeps ORDER BY created_at DESC, sweep_id DESC""")
     counts: dict[str, dict[str, int]] = {}
@@ -31,7 +31,7 @@ def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None
     """Runs in the order they were measured, with parameters, what took effect, metrics and phases."""
     values = {name: value for name, value in (("sweep_id", sweep_id), ("run_id", run_id)) if value}
     where = "WHERE " + " AND ".join(f"{name} = ${name}" for name in values) if values else ""
-    runs = _rows(connection, f"""
+    runs = ask(connection, f"""
         SELECT run_id, sweep_id, experiment, cell_key, repeat, attempt, status, reason, started_at, ended_at, wall_s,
                environment_id, noisy, noise_reason
         FROM runs {where} ORDER BY started_at, run_id""", values)
@@ -48,7 +48,7 @@ def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None
     for run_id, name, value in connection.execute(
             f"SELECT run_id, name, value FROM metrics WHERE {chosen}", values).fetchall():
         by_run[run_id]["metrics"][name] = value
-    for row in _rows(connection, f"SELECT * FROM phase_summaries WHERE {chosen}", values):
+    for row in ask(connection, f"SELECT * FROM phase_summaries WHERE {chosen}", values):
         run_id, phase = row.pop("run_id"), row.pop("phase")
         by_run[run_id]["phases"][phase] = row
     return runs
@@ -66,18 +66,18 @@ def show_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
     """All that is known about one run, its raw batches left out."""
     (run,) = list_runs(connection, run_id=run_id)
     only = {"run_id": run_id}
-    run["stages"] = _rows(
+    run["stages"] = ask(
         connection, "SELECT stage, start_s, seconds FROM stages WHERE run_id = $run_id ORDER BY start_s", only)
     run["units"] = dict(connection.execute(
         "SELECT name, unit FROM metrics WHERE run_id = $run_id AND unit IS NOT NULL", only).fetchall())
-    run["telemetry"] = _rows(connection, """
+    run["telemetry"] = ask(connection, """
         SELECT device, metric, count, mean, median, minimum, maximum FROM sample_summaries
         WHERE run_id = $run_id ORDER BY device, metric""", only)
-    run["attempts"] = _rows(connection, """
+    run["attempts"] = ask(connection, """
         SELECT attempt, status, reason, started_at, wall_s FROM attempts WHERE run_id = $run_id ORDER BY attempt""",
         only)
-    run["files"] = _rows(connection, "SELECT path, title, size_bytes FROM files WHERE run_id = $run_id", only)
-    run["events"] = _rows(
+    run["files"] = ask(connection, "SELECT path, title, size_bytes FROM files WHERE run_id = $run_id", only)
+    run["events"] = ask(
         connection, "SELECT happened_at, text FROM events WHERE run_id = $run_id ORDER BY happened_at", only)
     facts = connection.execute("SELECT facts FROM environments WHERE environment_id = ?",
                                [run["environment_id"]]).fetchone()
@@ -87,7 +87,7 @@ def show_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
 
 def list_problems(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     """Journals that could not be read whole: damage, or a tail torn off when their writer died."""
-    return _rows(connection, """
+    return ask(connection, """
         SELECT journal, bytes AS read_bytes, unread_bytes, problem FROM journals
         WHERE problem IS NOT NULL OR unread_bytes > 0 ORDER BY journal""")
 
@@ -99,7 +99,7 @@ def count_rows(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables}
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Any = None) -> list[Answer]:
+def ask(connection: duckdb.DuckDBPyConnection, sql: str, values: Any = None) -> list[Answer]:
     cursor = connection.execute(sql, values or None)
     names = [column[0] for column in cursor.description or []]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

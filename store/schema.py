@@ -49,6 +49,19 @@ MIGRATIONS = [
     CREATE TABLE journals (
         journal VARCHAR, bytes BIGINT, complete BOOLEAN, unread_bytes BIGINT, problem VARCHAR);
     """,
+    # 2: figures that earlier studies published
+    """
+    CREATE TABLE published (
+        study VARCHAR, subject VARCHAR, params JSON, metric VARCHAR, value DOUBLE, unit VARCHAR, caveat VARCHAR);
+    CREATE TABLE published_regret (
+        data VARCHAR, batch_size INTEGER, workers INTEGER, mean_regret DOUBLE, top3_count INTEGER);
+    CREATE VIEW archived AS
+        SELECT target FROM annotations WHERE field IN ('archive', 'unarchive')
+        GROUP BY target HAVING arg_max(field, (happened_at, rowid)) = 'archive';
+    CREATE VIEW deleted AS
+        SELECT target FROM annotations WHERE field IN ('delete', 'restore')
+        GROUP BY target HAVING arg_max(field, (happened_at, rowid)) = 'delete';
+    """,
 ]
 VERSION = len(MIGRATIONS)
 
@@ -71,6 +84,10 @@ ABOUT = {
     "annotations": "What people did: tag, untag and note, on a sweep or a run.",
     "tags": "View: tags of sweeps and runs as they are now.",
     "notes": "View: the newest note per sweep or run.",
+    "archived": "View: sweeps and runs put away by a person; hidden unless asked for.",
+    "deleted": "View: sweeps and runs deleted by a person; their journals stay until the lab is compacted.",
+    "published": "Figures of earlier studies, from store/published/; never own measurements.",
+    "published_regret": "Published regret and top-3 counts of seed 004: means over models, not runs.",
     "journals": "How far each journal has been read, in uncompressed bytes; what could not be read, and why.",
 }
 

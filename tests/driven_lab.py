@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from engine.home import PROJECT, Home
@@ -13,6 +15,13 @@ from engine.home import PROJECT, Home
 class Lab:
     def __init__(self, home: Home, environment: dict[str, str]) -> None:
         self.home, self.environment = home, environment
+
+    @classmethod
+    def at(cls, folder: Path) -> Lab:
+        """A lab of its own below a folder, with the experiments of the tests."""
+        home = Home(folder / "lab")
+        return cls(home, {**os.environ, "PHASELAB_HOME": str(home.root), "PHASELAB_MACHINE_LOCK": str(folder / "lock"),
+                          "PHASELAB_EXPERIMENTS": str(PROJECT / "tests" / "experiments")})
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen([sys.executable, "lab.py", *arguments], cwd=PROJECT, env=self.environment, text=True,

@@ -17,10 +17,10 @@ MAY_IMPORT = {
     "ui": {"ui", "analysis", "store", "engine.params", "engine.spec", "engine.registry", "engine.home",
            "engine.sweep_state"},
 }
-"""Glue (pages, app.py, lab.py) may import everything. A dotted name allows that module only."""
+"""Glue (pages, app.py, begin.py, launching.py, lab.py) may import everything. A dotted name allows that module only."""
 LIBRARIES = {
     "torch": {"engine"}, "torchvision": {"engine"}, "pynvml": {"engine"},
-    "streamlit": {"ui", "pages", "app.py"}, "altair": {"ui", "pages"},
+    "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py"}, "altair": {"ui", "pages"},
     "duckdb": {"store"}, "pyarrow": {"store"},
 }
 """Which rooms may import a library that belongs to one of them."""
@@ -30,7 +30,7 @@ PURE = {"os", "pathlib", "subprocess", "socket", "shutil", "tempfile", "sqlite3"
 
 def sources(project: Path = PROJECT) -> list[Path]:
     return [*(file for room in ROOMS for file in sorted((project / room).rglob("*.py"))),
-            *(file for name in ("app.py", "lab.py") if (file := project / name).exists())]
+            *(file for name in ("app.py", "begin.py", "launching.py", "lab.py") if (file := project / name).exists())]
 
 
 def imports(file: Path) -> Iterator[tuple[str, bool]]:

@@ -29,7 +29,7 @@ NAMED_SETS = ("generated", "imagenette")
 
 
 class Params(BaseParams):
-    model: str = setting("resnet18", title="Model", help=f"One of {', '.join(MODELS)}.")
+    model: str = setting("resnet18", title="Model", help="The network that is run.", options=list(MODELS))
     batch_size: int = setting(32, title="Batch size", unit="images", ge=1, le=65536,
                               help="Images per batch; only full batches are measured.")
     workers: int = setting(2, title="Loader workers", unit="processes", ge=0, le=512,

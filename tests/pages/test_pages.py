@@ -1,0 +1,78 @@
+"""Every page draws: on an empty lab, after real runs with a failed one among them, and with a tampered link."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+
+from engine.home import PROJECT
+
+PAGES = ["app.py", "pages/Launch.py", "pages/Live.py", "pages/Runs.py", "pages/Machine.py"]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab with one sweep, measured once for all pages: an ok run and a failed one."""
+    lab = Lab.at(tmp_path_factory.mktemp("measured"))
+    lab.json("sweep", lab.sweep_file(experiment="misbehave", name="<script>alert(1)</script> *bold*",
+                                     grid={"how": ["well", "raise"]}), "--wait")
+    return lab.home.root
+
+
+@pytest.fixture
+def home(lab: Lab, request: pytest.FixtureRequest) -> Lab:
+    if getattr(request, "param", "empty") == "measured":
+        shutil.copytree(request.getfixturevalue("measured"), lab.home.root)
+    st.cache_resource.clear()
+    return lab
+
+
+def draw(page: str, **query: str) -> AppTest:
+    test = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=60)
+    for name, value in query.items():
+        test.query_params[name] = value
+    if page != "app.py":
+        test.switch_page(page)
+    test.run()
+    assert not test.exception, [error.message for error in test.exception]
+    return test
+
+
+@pytest.fixture(autouse=True)
+def close_store() -> object:
+    """One process, many labs: each test's store is closed after it."""
+    yield
+    from begin import open_keeper
+
+    try:
+        keeper = open_keeper()
+    except Exception:
+        return
+    keeper.stop()
+    keeper.store.close()
+    st.cache_resource.clear()
+
+
+@pytest.mark.parametrize("home", ["empty", "measured"], indirect=True)
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_draws(home: Lab, page: str) -> None:
+    assert draw(page).title[0].value in ("Home", "Launch", "Live", "Runs", "Machine")
+
+
+@pytest.mark.parametrize("home", ["measured"], indirect=True)
+@pytest.mark.parametrize("page", PAGES)
+def test_tampered_links_draw_all_the_same(home: Lab, page: str) -> None:
+    for value in ("nonsense", "9" * 5000, "'; DROP TABLE runs; --", "../../etc/passwd"):
+        draw(page, sweep=value, run=value, status=value, experiment=value)
+
+
+@pytest.mark.parametrize("home", ["measured"], indirect=True)
+def test_a_run_opens_by_its_link(home: Lab) -> None:
+    run = next(run for run in home.json("runs")["runs"] if run["status"] == "ok")
+    page = draw("pages/Runs.py", run=run["run_id"])
+    assert run["run_id"] in page.subheader[0].value

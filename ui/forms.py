@@ -1,0 +1,100 @@
+"""Forms drawn from Params: any field takes several values, and a wrong one is explained beneath it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import streamlit as st
+from pydantic.fields import FieldInfo
+
+from engine.params import InputError
+from engine.registry import Experiment
+from engine.spec import check_value
+
+COMMON = ("model", "batch_size", "workers", "batches", "images", "image_size", "data", "device", "precision")
+"""Fields shown at once; the others are behind "More settings"."""
+
+
+class Filled(NamedTuple):
+    """What the form holds: values by field (only those that differ from the default), and sentences by field."""
+
+    values: dict[str, list[Any]]
+    problems: dict[str, str]
+
+
+def draw_form(experiment: Experiment, start: dict[str, list[Any]], version: str, disabled: bool) -> Filled:
+    """`start` fills the fields (a preset's values); `version` changes when they are to be filled anew."""
+    filled = Filled({}, {})
+    fields = experiment.Params.model_fields
+    shown = [name for name in COMMON if name in fields] or list(fields)
+    rest = [name for name in fields if name not in shown]
+    for place, names in ((st.container(), shown), (st.expander("More settings"), rest)):
+        columns = place.columns(3)
+        for index, name in enumerate(names):
+            with columns[index % 3]:
+                _draw_field(experiment, name, fields[name], start.get(name), f"{experiment.name}.{name}.{version}",
+                            disabled, filled)
+    return filled
+
+
+def _draw_field(experiment: Experiment, name: str, field: FieldInfo, start: list[Any] | None, key: str, disabled: bool,
+                into: Filled) -> None:
+    unit = _extra(field, "unit")
+    label = f"{field.title or name}" + (f" ({unit})" if unit else "")
+    help_text = f"{field.description or ''}  \nParameter `{name}`. Several values make a sweep."
+    if options := _options(field):
+        default = [_show(value) for value in (start if start is not None else [field.default])]
+        chosen = st.multiselect(label, [_show(option) for option in options], default=default, key=key,
+                                help=help_text, disabled=disabled)
+        known = {_show(option): option for option in options}
+        values = [known[text] for text in chosen if text in known]
+    else:
+        given = start if start is not None else [field.default]
+        text = ", ".join(_show(value) for value in given if value is not None)
+        entered = st.text_input(label, value=text, key=key, help=help_text, disabled=disabled,
+                                placeholder="automatic" if field.default is None else None)
+        values = [_read(part, field) for part in entered.split(",") if part.strip()]
+        if not values and field.default is None:
+            return
+    if not values:
+        into.problems[name] = f"{name}: give at least one value"
+    try:
+        values = [check_value(experiment, name, value) for value in values]
+    except InputError as error:
+        into.problems[name] = str(error)
+    if name in into.problems:
+        st.error(into.problems[name], icon=":material/error:")
+    if values != [field.default]:
+        into.values[name] = values
+
+
+def _options(field: FieldInfo) -> list[Any]:
+    """Values to choose from: those of a Literal, yes and no, or the ones that the field names."""
+    annotation = field.annotation
+    if get_origin(annotation) is not Literal:
+        inner = [part for part in get_args(annotation) if part is not type(None)]
+        annotation = inner[0] if len(inner) == 1 else annotation
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    if annotation is bool:
+        return [False, True]
+    return list(_extra(field, "options") or [])
+
+
+def _extra(field: FieldInfo, name: str) -> Any:
+    return field.json_schema_extra.get(name) if isinstance(field.json_schema_extra, dict) else None
+
+
+def _show(value: Any) -> str:
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def _read(text: str, field: FieldInfo) -> Any:
+    """A number where it can be one; the field decides whether that is right."""
+    text = text.strip()
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
