@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: run test check docs bench clean
 
 run: $(VENV)/.installed
-	$(BIN)/python lab.py sweep presets/small.yaml --wait
+	@$(BIN)/python lab.py app
 
 test: $(VENV)/.installed-dev $(VENV)/.browser
 	$(BIN)/python -m pytest

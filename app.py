@@ -4,50 +4,42 @@ import streamlit as st
 
 from begin import begin
 from engine.machine import cpu_allowance, cpu_model, memory_limit_bytes
-from launching import launch_tour
+from engine.nvml import Gpus
+from engine.presets import read_preset
+from launching import launch_and_watch
 from store.browse import sweep_cells, sweeps_frame
-from ui.charts import phase_bars
-from ui.colours import ICONS
-from ui.frame import safe
-from ui.units import size
+from store.live import open_sweeps
+from ui.frame import empty_state
+from ui.home_page import draw_machine, draw_open, draw_sweep
+
+CELLS_SHOWN, SWEEPS_SHOWN = 8, 5
 
 lab = begin("Home")
-st.markdown("A lab for deep-learning pipelines: launch a sweep, watch where the time goes, keep every number.")
-st.caption(f"This machine: {cpu_model() or 'unknown CPU'}, {cpu_allowance().cores:g} cores and "
-           f"{size(memory_limit_bytes())} of memory for the lab.")
+gpus = Gpus.open()
+cores = cpu_allowance().cores
+tour = read_preset("tour", cores, bool(gpus.devices))
+st.markdown("Launch a sweep, watch where the time goes, find every number again tomorrow.")
+draw_machine(cpu_model(), cores, memory_limit_bytes(), [device.name for device in gpus.devices])
 
-sweeps = sweeps_frame(lab.ask, 5)
-running = sweeps[sweeps.status.isin(["running", "queued"])]
-
-left, right = st.columns([1, 2])
+left, right = st.columns([1, 2], gap="medium")
 with left:
     with st.container(border=True):
         st.subheader("One-minute tour")
-        st.markdown("Two batch sizes, three worker counts, one small model: see where an inference pipeline waits.")
+        st.markdown(f"{tour.number_of_runs} short runs of one small model with several batch sizes and worker counts: "
+                    "see where an inference pipeline waits. Images are generated, nothing is downloaded.")
         if st.button("Start the one-minute tour", type="primary", icon=":material/play_arrow:", disabled=lab.viewer,
                      width="stretch"):
-            launch_tour(lab.home)
+            launch_and_watch(lab, tour)
     with st.container(border=True):
         st.subheader("Running now")
-        if running.empty:
-            st.markdown("Nothing is being measured.")
-        for sweep in running.itertuples():
-            st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}** · {sweep.status} · "
-                        f"{sweep.ok + sweep.other} of {sweep.planned_runs} runs done")
-            st.page_link("pages/Live.py", label="Watch it live", icon=":material/monitoring:",
-                         query_params={"sweep": sweep.sweep_id})
+        draw_open(lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask)))
 with right:
     st.subheader("Latest sweeps")
+    sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN))
     if sweeps.empty:
-        st.info("No sweeps yet. Start the tour on the left, or choose a question on the Launch page.",
-                icon=":material/rocket_launch:")
-        st.page_link("pages/Launch.py", label="Choose a question", icon=":material/rocket_launch:")
+        empty_state("No sweeps yet. Start the tour on the left, or choose a question of your own.",
+                    "Choose a question", "pages/Launch.py")
     for sweep in sweeps.itertuples():
-        with st.container(border=True):
-            outcome = f"{sweep.ok} ok" + (f", {sweep.other} not ok" if sweep.other else "")
-            st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}** · "
-                        f"{sweep.experiment} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
-            if cells := sweep_cells(lab.ask, sweep.sweep_id, 6):
-                st.altair_chart(phase_bars(cells, "cell", "Cell"), width="stretch")
-            st.page_link("pages/Runs.py", label="Open its runs", icon=":material/table_rows:",
-                         query_params={"sweep": sweep.sweep_id})
+        cells = lab.keeper.once(("cells", sweep.sweep_id),
+                                lambda sweep_id=sweep.sweep_id: sweep_cells(lab.ask, sweep_id, CELLS_SHOWN))
+        draw_sweep(sweep, cells)

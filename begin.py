@@ -1,21 +1,40 @@
-"""What every page begins with: the frame, the lab's one store, and whether this visitor may change things."""
+"""What every page begins with: the frame, the lab's one store, and the only way in which a page changes anything."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import streamlit as st
 
 from engine import queue
 from engine.home import Home, lab_home
 from engine.interrupted import close_interrupted
+from engine.params import InputError
 from store.database import Store, StoreHeld, StoreUnusable
 from store.keeper import Activity, Keeper
-from ui.frame import draw_frame
+from store.live import open_sweeps
+from ui.frame import draw_frame, draw_open_sweeps, safe
 
 if TYPE_CHECKING:
     import duckdb
+
+CLOSE_EVERY = 10
+"""Passes between looks for sweeps whose process died: the look goes over every sweep's folder."""
+
+
+class Desk(NamedTuple):
+    """What the whole server shares. `hand` is the thread that starts processes: it was made before any page thread
+    stood back (see `stand_back`), so that a sweep never inherits a page's low priority."""
+
+    keeper: Keeper
+    hand: ThreadPoolExecutor
+
+
+def toast(sentence: str) -> None:
+    st.toast(sentence, icon=":material/error:", duration="long")
 
 
 class Lab(NamedTuple):
@@ -27,35 +46,71 @@ class Lab(NamedTuple):
     viewer: bool
     """Only looking: no launching, no editing. Set for the whole server by PHASELAB_VIEWER."""
 
+    def do(self, act: Callable[..., Any], *arguments: Any, say: Callable[[str], Any] = toast) -> Any:
+        """Everything a page changes is changed here: a viewer is refused whatever the browser sent, a wrong input is
+        told as a sentence. Returns what the act returned (True for nothing), None if it was refused."""
+        if self.viewer:
+            say("This server is for viewers: look at everything, change nothing.")
+            return None
+        try:
+            done = open_desk().hand.submit(act, *arguments).result()
+        except InputError as error:
+            say(safe(error))
+            return None
+        self.keeper.catch_up()
+        return True if done is None else done
+
 
 def begin(title: str) -> Lab:
     viewer = bool(os.environ.get("PHASELAB_VIEWER"))
     draw_frame(title, viewer)
     try:
-        keeper = open_keeper()
+        keeper = open_desk().keeper
     except (StoreHeld, StoreUnusable) as problem:
         _say_and_stop(str(problem))
-    if keeper.store.notice:
-        st.warning(keeper.store.notice)
-    for problem in keeper.problems[-3:]:
-        st.warning(problem)
-    return Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
+    for problem in [keeper.store.notice, *keeper.problems[-3:]]:
+        if problem:
+            st.warning(problem)
+    lab = Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
+    with st.sidebar:
+        _watch(lab)
+    return lab
+
+
+@st.fragment(run_every=2)
+def _watch(lab: Lab) -> None:
+    """On every page: what is measured now, and a message when a sweep has ended."""
+    now = lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask))
+    draw_open_sweeps(now)
+    before = st.session_state.get("open_sweeps", {})
+    st.session_state["open_sweeps"] = {sweep["sweep_id"]: sweep["name"] for sweep in now}
+    for sweep_id in before.keys() - st.session_state["open_sweeps"].keys():
+        st.toast(f"Ended: {safe(before[sweep_id])}", icon=":material/flag:", duration="infinite")
 
 
 @st.cache_resource(show_spinner="Opening the lab")
-def open_keeper() -> Keeper:
-    """One store and one reading thread per process, whoever comes first."""
+def open_desk() -> Desk:
+    """One store, one reading thread and one hand per process, whoever comes first."""
     home = lab_home()
-    store = Store.open(home)
-    keeper = Keeper(store, lambda: look(home))
+    hand = ThreadPoolExecutor(1, thread_name_prefix="hand")
+    hand.submit(int).result()
+    keeper = Keeper(Store.open(home), Lookout(home))
     keeper.start()
-    return keeper
+    return Desk(keeper, hand)
 
 
-def look(home: Home) -> Activity:
-    close_interrupted(home)
-    entries = queue.read_queue(home).entries
-    return Activity([entry.sweep_id for entry in entries], any(entry.state == "measuring" for entry in entries))
+class Lookout:
+    """What goes on in the lab, for the keeper; from time to time it closes sweeps whose process died."""
+
+    def __init__(self, home: Home) -> None:
+        self._home, self._looks = home, 0
+
+    def __call__(self) -> Activity:
+        closed = close_interrupted(self._home) if self._looks % CLOSE_EVERY == 0 else []
+        self._looks += 1
+        entries = queue.read_queue(self._home).entries
+        return Activity([*closed, *(entry.sweep_id for entry in entries)],
+                        any(entry.state == "measuring" for entry in entries))
 
 
 def _say_and_stop(sentence: str) -> NoReturn:

@@ -20,6 +20,7 @@ import click
 from engine import queue
 from engine.data import DataError, fetch_imagenette
 from engine.doctor import examine
+from engine.erasing import erase
 from engine.home import PROJECT, Home, lab_home
 from engine.interrupted import close_interrupted
 from engine.journal import JournalDamage
@@ -31,6 +32,7 @@ from engine.params import InputError, allowed_values
 from engine.registry import Broken, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
+from store.compaction import compact as compact_store
 from store.database import Store, StoreHeld, StoreUnusable
 from store.export import TABLES, export_sweep
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
@@ -202,6 +204,17 @@ def rebuild(as_json: bool) -> None:
                    + ", ".join(f"{count:,} {table}" for table, count in rows.items() if count))
         for problem in report.problems:
             click.echo(f"not read: {problem}", err=True)
+
+
+@cli.command()
+@as_json
+def compact(as_json: bool) -> None:
+    """Erase for good what was deleted: its journals too. There is no undo after this."""
+    home = lab_home()
+    with Store.open(home) as store:
+        store.ingest()
+        count = compact_store(store.connection, home, erase)
+    print_json({"erased": count}) if as_json else click.echo(f"{count} deleted sweeps and runs erased")
 
 
 @cli.command()

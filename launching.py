@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
+from typing import NamedTuple
 
 import streamlit as st
 
-from engine.home import PROJECT, Home
+from begin import Lab
+from engine.allowed_folders import check_spec_folders
+from engine.home import Home
 from engine.launch import launch
-from engine.params import InputError
-from engine.spec import SweepSpec, read_spec
+from engine.registry import find
+from engine.spec import SweepSpec
 
-PRESETS = PROJECT / "presets"
+SAME_CLICK_S = 3.0
+"""The same sweep asked for again by the same visitor within so many seconds is the same click."""
+
+
+class LastLaunch(NamedTuple):
+    spec: SweepSpec
+    token: str
+    at_s: float
 
 
 class Launched:
@@ -25,6 +36,7 @@ class Launched:
     def once(self, token: str, home: Home, spec: SweepSpec) -> str:
         with self._lock:
             if token not in self._sweeps:
+                check_spec_folders(spec, find(spec.experiment), home)
                 self._sweeps[token] = launch(home, spec)
             return self._sweeps[token]
 
@@ -34,22 +46,15 @@ def launched() -> Launched:
     return Launched()
 
 
-def launch_and_watch(home: Home, spec: SweepSpec) -> None:
-    """Launch what this page's token stands for and go to Live; a wrong input is shown here instead."""
+def launch_and_watch(lab: Lab, spec: SweepSpec) -> None:
+    """Launch what this page's token stands for and go to Live; what is wrong is said here instead."""
     token = st.session_state.setdefault("launch_token", secrets.token_hex(8))
-    try:
-        with st.spinner("Starting the sweep"):
-            sweep_id = launched().once(token, home, spec)
-    except InputError as error:
-        st.error(str(error))
-        return
-    st.switch_page("pages/Live.py", query_params={"sweep": sweep_id})
-
-
-def new_token() -> None:
-    """Called when a page that launches is opened anew: its next click is another launch."""
-    st.session_state["launch_token"] = secrets.token_hex(8)
-
-
-def launch_tour(home: Home) -> None:
-    launch_and_watch(home, read_spec(PRESETS / "tour.yaml"))
+    last: LastLaunch | None = st.session_state.get("last_launch")
+    if last and last.spec == spec and time.monotonic() - last.at_s < SAME_CLICK_S:
+        token = last.token  # the second half of a double click can reach a page whose token was renewed
+    with st.spinner("Starting the sweep"):
+        sweep_id = lab.do(launched().once, token, lab.home, spec, say=st.error)
+    if sweep_id:
+        st.session_state["last_launch"] = LastLaunch(spec, token, time.monotonic())
+        st.session_state["launch_token"] = secrets.token_hex(8)
+        st.switch_page("pages/Live.py", query_params={"sweep": sweep_id})

@@ -141,6 +141,8 @@ def _summarise_phase(name: str, times: PhaseTimes, steady: range | None) -> Phas
 def _derive(batches: BatchTimes, phases: Mapping[str, PhaseTimes], steady: range | None,
             window: Window) -> list[DerivedMetric]:
     derived = []
+    if len(batches.items):
+        derived.append(DerivedMetric("items", float(np.sum(batches.items)), "items"))
     loading = phases.get("load_data")
     if loading and len(loading.batch) and loading.batch[0] == 0:
         delivered_s = loading.start_s[0] + loading.seconds[0]

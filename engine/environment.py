@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -95,6 +95,25 @@ def fingerprint(torch_facts: dict[str, Any], gpus: Gpus, project: Path) -> Envir
     # The id is of the text that a journal keeps, so that facts read back give the same id: a tuple is a list there.
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Environment(hashlib.sha256(text.encode()).hexdigest()[:12], json.loads(text))
+
+
+def same_machine(gpus: Gpus) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether facts describe this machine with these libraries, for telling how long something will take.
+
+    Unlike the fingerprint it is known without torch, and a new commit of the project does not matter.
+    """
+    here = {"hostname": platform.node(), "cpu_model": cpu_model() or platform.machine() or None,
+            "cores_allowed": cpu_allowance().cores, "gpus": [device.uuid for device in gpus.devices],
+            "libraries": [_version(name) for name in ("torch", "torchvision")]}
+
+    def same(facts: Mapping[str, Any]) -> bool:
+        libraries = facts.get("libraries") or {}
+        return here == {"hostname": facts.get("hostname"), "cpu_model": facts.get("cpu_model"),
+                        "cores_allowed": facts.get("cores_allowed"),
+                        "gpus": [device.get("uuid") for device in facts.get("gpus") or []],
+                        "libraries": [libraries.get(name) for name in ("torch", "torchvision")]}
+
+    return same
 
 
 def _os_name() -> str:

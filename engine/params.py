@@ -27,10 +27,11 @@ def _printable(text: str) -> str:
 
 
 def setting(default: Any, *, title: str, help: str, unit: str | None = None, options: list[Any] | None = None,
-            **bounds: Any) -> Any:
+            folder: bool = False, **bounds: Any) -> Any:
     """A field of Params. `bounds` are pydantic's ge, le, max_length; `unit` is shown beside the input, `options` are
-    what a form offers where the type itself does not say."""
-    extra: dict[str, Any] = {name: value for name, value in (("unit", unit), ("options", options)) if value}
+    what a form offers where the type itself does not say; a `folder` may also be the path of one."""
+    extra: dict[str, Any] = {name: value for name, value in (("unit", unit), ("options", options), ("folder", folder))
+                             if value}
     return Field(default, title=title, description=help, json_schema_extra=extra or None, **bounds)
 
 

@@ -9,7 +9,7 @@ from engine.home import Home
 from engine.journal import Annotation, JournalWriter
 from engine.moment import utc_now_exact
 
-FIELDS = ("tag", "untag", "note", "archive", "unarchive", "delete", "restore")
+FIELDS = ("tag", "untag", "note", "archive", "unarchive", "delete", "restore", "erase")
 
 
 def annotate(home: Home, targets: list[str], field: str, value: str = "") -> None:

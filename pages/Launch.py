@@ -4,115 +4,113 @@ import shutil
 from typing import Any
 
 import streamlit as st
-import yaml
 
+from analysis.expectation import expect
 from begin import begin
+from engine.allowed_folders import check_folder
+from engine.environment import same_machine
+from engine.machine import cpu_allowance
 from engine.nvml import Gpus
 from engine.params import InputError
-from engine.registry import Broken, load_all
-from engine.spec import MANY_RUNS, make_cells, make_spec, parse_spec
-from launching import PRESETS, launch_and_watch, new_token
-from store.browse import expected_run_s
+from engine.presets import list_presets
+from engine.registry import load_all
+from engine.spec import MANY_RUNS, SweepSpec, make_cells, make_spec, parse_spec
+from launching import launch_and_watch
+from store.browse import past_runs, run_as_sweep, sweep_spec
 from ui.forms import draw_form
 from ui.frame import safe
-from ui.units import seconds, size
+from ui.launch_page import Cost, as_sweep, as_yaml, draw_about, draw_cost, draw_question
+
+MOST_CELLS = 100_000
 
 lab = begin("Launch")
-experiments = load_all()
-if "start" not in st.session_state:
-    st.session_state["start"], st.session_state["form_version"] = {}, 0
-    new_token()
+gpus = Gpus.open()
+presets = list_presets(cpu_allowance().cores, bool(gpus.devices))
+state = st.session_state
+state.setdefault("start", {})
+state.setdefault("form_version", 0)
 
 
-def fill_from(content: dict[str, Any]) -> None:
+def fill(content: dict[str, Any]) -> None:
     """Fill the form from a sweep; the widgets get new keys, so that they take the new values."""
-    st.session_state["start"] = content
-    st.session_state["form_version"] += 1
-    new_token()
+    state["start"] = content
+    state["form_version"] += 1
+    state["experiment"] = content["experiment"]
 
 
-def load_text(text: str) -> None:
+def fill_from_yaml(text: str) -> None:
     try:
-        fill_from(parse_spec(text, "the YAML").model_dump(mode="json"))
+        fill(parse_spec(text, "the YAML").model_dump(mode="json", exclude_unset=True))
     except InputError as error:
-        st.session_state["yaml_problem"] = str(error)
+        state["yaml_problem"] = str(error)
 
 
+def fill_from_link() -> None:
+    """A preset, an earlier sweep or an earlier run, named in the link: once per link."""
+    asked = {name: str(st.query_params[name])[:200] for name in ("preset", "from_sweep", "from_run")
+             if name in st.query_params}
+    if asked == state.get("filled_from", {}):
+        return
+    state["filled_from"] = asked
+    content = (presets[asked["preset"]].spec.model_dump(mode="json", exclude_unset=True)
+               if asked.get("preset") in presets else
+               sweep_spec(lab.ask, asked["from_sweep"]) if "from_sweep" in asked else
+               run_as_sweep(lab.ask, asked["from_run"]) if "from_run" in asked else None)
+    if content:
+        try:
+            fill(make_spec(content).model_dump(mode="json", exclude_unset=True))
+        except InputError as error:
+            st.warning(f"The form could not be filled from there: {safe(error)}")
+    elif asked:
+        st.warning("The link names a preset, sweep or run that is not here.")
+
+
+def work_out(spec: SweepSpec) -> Cost:
+    cells = make_cells(spec) if spec.number_of_runs // spec.repeats <= MOST_CELLS else []
+    if experiment.check:
+        experiment.check([cell.params for cell in cells], lab.home.cache)
+    past = past_runs(lab.ask, experiment.name, same_machine(gpus))
+    keyed = [(cell.key, getattr(cell.params, "model", None)) for cell in cells]
+    cannot_run = experiment.cannot_run or (lambda params, gpus: None)
+    cannot = [reason for cell in cells if (reason := cannot_run(cell.params, gpus))]
+    number = len(cells) or spec.number_of_runs // spec.repeats
+    return Cost(number * spec.repeats, number, expect(keyed, spec.repeats, past),
+                shutil.disk_usage(lab.home.root).free, cannot)
+
+
+fill_from_link()
 st.subheader("1. The question")
-for name, entry in experiments.items():
-    if isinstance(entry, Broken):
-        st.error(f"Experiment {safe(name)} is broken: {safe(entry.error)}")
-working = {name: entry for name, entry in experiments.items() if not isinstance(entry, Broken)}
-name = st.segmented_control("Question", list(working), default=next(iter(working)), label_visibility="collapsed",
-                            key="experiment", bind="query-params") or next(iter(working))
-experiment = working[name]
-with st.container(border=True):
-    st.markdown(experiment.question)
+experiment = draw_question(load_all())
 
 st.subheader("2. The settings")
-presets = {"own settings": None} | {path.stem: path for path in sorted(PRESETS.glob("*.yaml"))}
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    preset = st.selectbox("Preset", list(presets), width=320, help="The studies' own grids, and small ones.")
-    if presets[preset] is not None:
-        st.button("Fill the form from it", on_click=load_text, args=(presets[preset].read_text(),))
+    st.selectbox("Preset", list(presets), index=None, key="preset", bind="query-params", placeholder="own settings",
+                 width=420, format_func=lambda name: presets[name].spec.name if name in presets else name,
+                 help="Fills the form: one sized for this machine, and the studies' own grids.")
     with st.popover("Load YAML", icon=":material/upload:"):
         text = st.text_area("A sweep as YAML", height=220, max_chars=100_000)
-        if st.button("Fill the form", disabled=not text):
-            load_text(text)
-            st.rerun()
-if problem := st.session_state.pop("yaml_problem", None):
-    st.error(problem)
-start = st.session_state["start"] if st.session_state["start"].get("experiment", name) == name else {}
-values = {**{key: [value] for key, value in start.get("fixed", {}).items()}, **start.get("grid", {})}
-version = st.session_state["form_version"]
-filled = draw_form(experiment, values, str(version), lab.viewer)
-
-columns = st.columns([2, 1, 1])
-title = columns[0].text_input("Name", value=start.get("name", ""), max_chars=200, key=f"name.{version}")
-repeats = columns[1].number_input("Repeats (runs per cell)", 1, 1000, start.get("repeats", 3), key=f"repeats.{version}",
-                                  help="At least 3 for a claim, 5 for a small difference.")
-order = columns[2].selectbox("Order", ["random", "as_listed"], help="Random: drift does not look like an effect.",
-                             index=["random", "as_listed"].index(start.get("order", "random")), key=f"order.{version}")
-notes = st.text_area("Notes", value=start.get("notes", ""), max_chars=20_000, height=80, key=f"notes.{version}")
-tags = st.multiselect("Tags", start.get("tags", []), default=start.get("tags", []), accept_new_options=True,
-                      max_selections=50, key=f"tags.{version}")
+        st.button("Fill the form", disabled=not text, on_click=fill_from_yaml, args=(text,))
+if problem := state.pop("yaml_problem", None):
+    st.error(safe(problem))
+start = state["start"] if state["start"].get("experiment") == experiment.name else {}
+values = {**{name: [value] for name, value in start.get("fixed", {}).items()}, **start.get("grid", {})}
+filled = draw_form(experiment, values, str(state["form_version"]), lab.viewer,
+                   lambda name, value: check_folder(experiment, name, value, lab.home))
+about = draw_about(start, state["form_version"])
 
 st.subheader("3. What it will take")
-content = {"experiment": name, "name": title, "notes": notes, "tags": tags, "repeats": int(repeats), "order": order,
-           "grid": {key: value for key, value in filled.values.items() if len(value) > 1},
-           "fixed": {key: value[0] for key, value in filled.values.items() if len(value) == 1}}
-if not content["grid"]:
-    content["grid"] = {"seed": [content["fixed"].pop("seed", 0)]}
-spec = None
-if not filled.problems:
-    try:
-        spec = make_spec(content)
-        cells = make_cells(spec) if spec.number_of_runs <= 100_000 else []
-    except InputError as error:
-        st.error(str(error))
-if spec:
-    runs = spec.number_of_runs
-    models = {cell.params.model_dump().get("model") for cell in cells[:500]}
-    past = [s for model in models for s in expected_run_s(lab.ask, name, model, None)]
-    expected = "unknown, first of its kind"
-    if past:
-        expected = f"{seconds(min(past) * runs)} to {seconds(max(past) * runs)}, from {len(past)} earlier runs"
-    gpus = Gpus.open()
-    reasons = [r for cell in cells if experiment.cannot_run and (r := experiment.cannot_run(cell.params, gpus))]
-    gpus.close()
-    with st.container(horizontal=True):
-        st.metric("Runs", f"{runs:,}", border=True)
-        st.metric("Cells", f"{runs // spec.repeats:,}", border=True)
-        st.metric("Free disk", size(shutil.disk_usage(lab.home.root).free), border=True)
-    st.markdown(f"Expected time: **{expected}**.")
-    if reasons:
-        st.warning(f"{len(reasons)} cells cannot run here and will be skipped: {safe(reasons[0])}")
-    sure = runs <= MANY_RUNS or st.checkbox(f"Yes, start {runs:,} runs")
-    with st.container(horizontal=True):
-        if st.button("Launch", type="primary", icon=":material/rocket_launch:", disabled=lab.viewer or not sure):
-            launch_and_watch(lab.home, spec)
-        with st.popover("Show as YAML", icon=":material/code:"):
-            st.code(yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=False,
-                                   allow_unicode=True), language="yaml")
-elif filled.problems:
+if filled.problems:
     st.info("Correct the marked fields, then launch.")
+    st.stop()
+try:
+    spec = make_spec(as_sweep(experiment, filled, about, start))
+    draw_cost(work_out(spec))
+except InputError as error:
+    st.error(safe(error))
+    st.stop()
+sure = spec.number_of_runs <= MANY_RUNS or st.checkbox(f"Yes, start {spec.number_of_runs:,} runs")
+with st.container(horizontal=True):
+    if st.button("Launch", type="primary", icon=":material/rocket_launch:", disabled=lab.viewer or not sure):
+        launch_and_watch(lab, spec)
+    with st.popover("Show as YAML", icon=":material/code:"):
+        st.code(as_yaml(spec), language="yaml")

@@ -3,31 +3,87 @@
 import streamlit as st
 
 from begin import begin
-from engine.home import SweepFolder
-from store.browse import runs_frame
+from engine.erasing import erase
+from engine.people import annotate
+from engine.spec import make_spec
+from launching import launch_and_watch
+from store.browse import Filters, annotations_of, filter_choices, run_as_sweep, runs_frame
+from store.compaction import compact, list_deleted
 from store.queries import find_run_ids
+from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
 from ui.frame import empty_state
 from ui.run_page import draw_run
-from ui.runs_table import draw_filters, draw_table
+from ui.runs_table import ROWS_SHOWN, draw_filters, draw_table
 
 lab = begin("Runs")
+choices = lab.keeper.once("filters", lambda: filter_choices(lab.ask))
+
+
+def edit(targets: list[str], what: str, value: str) -> None:
+    if lab.do(annotate, lab.home, targets, what, value):
+        st.session_state["just_deleted"] = targets if what == "delete" else None
+        done = {"tag": "Tagged", "untag": "Tag taken away", "note": "Note kept", "archive": "Archived",
+                "unarchive": "Taken out of the archive", "delete": "Deleted", "restore": "Restored"}[what]
+        st.toast(f"{done}.", icon=":material/check:")
+
+
+def erase_deleted() -> None:
+    lab.do(lab.keeper.exclusively, lambda cursor: compact(cursor, lab.home, erase))
+
+
+def open_run(run_id: str) -> None:
+    st.query_params["run"] = run_id
+
+
+def draw_one(run_id: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("All runs", icon=":material/arrow_back:"):
+            del st.query_params["run"]
+            st.rerun()
+        about = annotations_of(lab.ask, run_id)
+        again = run_as_sweep(lab.ask, run_id)
+        if again and st.button("Run this again", icon=":material/replay:", disabled=lab.viewer):
+            launch_and_watch(lab, make_spec(again))
+        st.page_link("pages/Launch.py", label="Change it and launch", icon=":material/edit:",
+                     query_params={"from_run": run_id})
+        shown = "deleted" if about["deleted"] else "archived" if about["archived"] else "current"
+        draw_edit_bar([run_id], "this run", shown, choices["tags"], about["note"], lab.viewer, edit, "one")
+    draw_undo(edit)
+    draw_run(lab.ask, run_id, lab.home.sweep(run_id.rsplit("-", 2)[0]), about, again)
+
+
+def draw_all() -> None:
+    filters: Filters = draw_filters(choices)
+    draw_undo(edit)
+    frame, total = runs_frame(lab.ask, filters, ROWS_SHOWN)
+    bar = st.container(horizontal=True, vertical_alignment="center")
+    if frame.empty:
+        empty_state("No run fits. Change the filters, or measure something.", "Launch a sweep", "pages/Launch.py")
+    selected = [] if frame.empty else draw_table(frame, total)
+    with bar:
+        if selected:
+            what = "1 run" if len(selected) == 1 else f"{len(selected):,} runs"
+            st.markdown(f"**{what}**")
+            if len(selected) == 1:
+                st.button("Open", icon=":material/open_in_full:", type="primary", on_click=open_run, args=selected)
+            draw_edit_bar(selected, what, filters.shown, choices["tags"], "", lab.viewer, edit, "rows")
+        elif filters.sweep_id and total:
+            st.markdown("**This sweep**")
+            st.page_link("pages/Live.py", label="Its result", icon=":material/monitoring:",
+                         query_params={"sweep": filters.sweep_id})
+            note = annotations_of(lab.ask, filters.sweep_id)["note"]
+            draw_edit_bar([filters.sweep_id], "this sweep", filters.shown, choices["tags"], note, lab.viewer, edit,
+                          "sweep")
+        deleted = list_deleted(lab.ask) if filters.shown == "deleted" else []
+        if deleted and st.button("Erase all deleted for good", icon=":material/delete_forever:", disabled=lab.viewer):
+            ask_before_erase(len(deleted), erase_deleted)
+
+
 asked = str(st.query_params.get("run", ""))[:200]
 found = find_run_ids(lab.ask, asked) if asked else []
-if asked and len(found) == 1:
-    folder: SweepFolder = lab.home.sweep(found[0].rsplit("-", 2)[0])
-    if st.button("All runs", icon=":material/arrow_back:"):
-        del st.query_params["run"]
-        st.rerun()
-    draw_run(lab.ask, found[0], folder)
-    st.stop()
-if asked:
-    st.warning("There is no run with this id; here are all of them.")
-
-filters = draw_filters(lab.ask)
-frame = runs_frame(lab.ask, *filters)
-if frame.empty:
-    empty_state("No run fits. Change the filters, or measure something.", "Launch a sweep", "pages/Launch.py")
-    st.stop()
-if run_id := draw_table(frame):
-    st.query_params["run"] = run_id
-    st.rerun()
+if len(found) == 1:
+    draw_one(found[0])
+else:
+    if asked:
+        st.warning("There is no run with this id; here are all of them.")
+    draw_all()

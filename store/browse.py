@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import duckdb
 import pandas as pd
 
-from store.queries import Answer, ask
+from analysis.cells import CellTimes, RunTimes, time_cells
+from analysis.expectation import PastRun
+from store.queries import KEPT, Answer, ask
 
 VARYING_SHOWN = 8
 SAMPLES_SHOWN = 2_000
@@ -29,21 +32,29 @@ def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000) -> p
         ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT ?""", [limit]).df()
 
 
-def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = 60) -> list[Answer]:
-    """Median phases per cell over its ok runs, with the cell's own parameters. Rows: cell, phase, seconds, runs."""
+def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = 40) -> list[CellTimes]:
+    """The newest cells of a sweep over their ok runs, labelled by what sets them apart, in natural order."""
     names = varying_parameters(connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id})
-    rows = ask(connection, """
-        WITH cells AS (
-            SELECT r.cell_key, min(r.started_at) AS first_at, count(*) AS runs FROM runs r
-            WHERE r.sweep_id = $sweep_id AND r.status = 'ok' GROUP BY r.cell_key ORDER BY first_at DESC LIMIT $limit)
-        SELECT c.cell_key, c.runs, p.phase, median(p.median_s) AS seconds, c.first_at
-        FROM cells c JOIN runs r ON r.cell_key = c.cell_key AND r.sweep_id = $sweep_id AND r.status = 'ok'
-        JOIN phase_summaries p ON p.run_id = r.run_id
-        GROUP BY ALL ORDER BY c.first_at, c.cell_key""", {"sweep_id": sweep_id, "limit": limit})
+    found = ask(connection, """
+        WITH chosen AS (
+            SELECT cell_key FROM runs
+            WHERE sweep_id = $sweep_id AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted)
+            GROUP BY cell_key ORDER BY max(started_at) DESC, cell_key LIMIT $limit),
+        members AS (SELECT run_id, cell_key, noisy, started_at FROM runs
+                    WHERE sweep_id = $sweep_id AND status = 'ok' AND cell_key IN (FROM chosen)
+                    AND run_id NOT IN (SELECT target FROM deleted))
+        SELECT m.cell_key, m.noisy, n.items, n.end_to_end_s, p.phases
+        FROM members m
+        JOIN (SELECT run_id, max(value) FILTER (name = 'items') AS items,
+                     max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s
+              FROM metrics WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) n USING (run_id)
+        LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
+                   WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) p USING (run_id)
+        ORDER BY m.started_at""", {"sweep_id": sweep_id, "limit": limit})
     labels = cell_labels(connection, sweep_id, names)
-    for row in rows:
-        row["cell"] = labels.get(row["cell_key"], row["cell_key"][:8])
-    return sorted(rows, key=lambda row: _natural(row["cell"]))
+    cells = time_cells(RunTimes(labels.get(row["cell_key"], row["cell_key"][:8]), row["items"], row["end_to_end_s"],
+                                row["phases"] or {}, row["noisy"]) for row in found)
+    return sorted(cells, key=lambda cell: _natural(cell.cell))
 
 
 def cell_labels(connection: duckdb.DuckDBPyConnection, sweep_id: str, names: list[str]) -> dict[str, str]:
@@ -65,17 +76,10 @@ def varying_parameters(connection: duckdb.DuckDBPyConnection, where: str, values
         values).fetchall()]
 
 
-def last_batches(connection: duckdb.DuckDBPyConnection, run_id: str, count: int = 40) -> list[Answer]:
-    """Phases of the newest batches of one run, in order."""
-    return ask(connection, """
-        SELECT batch, phase, seconds FROM phases
-        WHERE run_id = $run_id AND batch > (SELECT max(batch) FROM phases WHERE run_id = $run_id) - $count
-        ORDER BY batch, start_s""", {"run_id": run_id, "count": count})
-
-
 def run_batches(connection: duckdb.DuckDBPyConnection, run_id: str, first: int, count: int) -> list[Answer]:
     return ask(connection, """
-        SELECT batch, phase, seconds FROM phases WHERE run_id = $run_id AND batch >= $first AND batch < $first + $count
+        SELECT batch, phase, start_s, seconds FROM phases
+        WHERE run_id = $run_id AND batch >= $first AND batch < $first + $count
         ORDER BY batch, start_s""", {"run_id": run_id, "first": first, "count": count})
 
 
@@ -96,92 +100,100 @@ def run_stages(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[Answe
                  {"run_id": run_id})
 
 
-def running_run(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answer | None:
-    """The run that is being measured now, with what was asked of it."""
-    found = ask(connection, """
-        SELECT run_id, cell_key, repeat, attempt, started_at FROM runs WHERE sweep_id = $sweep_id AND status = 'running'
-        ORDER BY started_at DESC LIMIT 1""", {"sweep_id": sweep_id})
-    if not found:
-        return None
-    found[0]["params"] = {name: json.loads(asked) for name, asked in connection.execute(
-        "SELECT name, asked FROM parameters WHERE run_id = ? AND asked IS NOT NULL ORDER BY rowid",
-        [found[0]["run_id"]]).fetchall()}
-    return found[0]
+class Filters(NamedTuple):
+    """Which runs: everything empty means all that are neither archived nor deleted."""
+
+    text: str = ""
+    sweep_id: str | None = None
+    statuses: Sequence[str] = ()
+    tag: str | None = None
+    shown: str = "current"
+    """current, archived or deleted."""
 
 
-def sweep_progress(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answer | None:
-    """How a sweep stands: counts by status, wall times of what is done, the last thing it said."""
-    found = ask(connection, """
-        SELECT sweep_id, name, experiment, status, reason, created_at, ended_at, planned_runs, spec FROM sweeps
-        WHERE sweep_id = $sweep_id""", {"sweep_id": sweep_id})
-    if not found:
-        return None
-    sweep = found[0]
-    sweep["counts"] = dict(connection.execute(
-        "SELECT status, count(*) FROM runs WHERE sweep_id = ? GROUP BY status ORDER BY status", [sweep_id]).fetchall())
-    sweep["wall_s"] = [row[0] for row in connection.execute(
-        "SELECT wall_s FROM runs WHERE sweep_id = ? AND wall_s IS NOT NULL ORDER BY started_at", [sweep_id]).fetchall()]
-    said = connection.execute("""SELECT text FROM events WHERE sweep_id = ?
-                                 ORDER BY happened_at DESC, rowid DESC LIMIT 1""", [sweep_id]).fetchone()
-    sweep["said"] = said[0] if said else ""
-    sweep["endings"] = ask(connection, """
-        SELECT status, reason, count(*) AS runs, min(run_id) AS run_id FROM runs
-        WHERE sweep_id = $sweep_id AND status NOT IN ('ok', 'running') GROUP BY ALL ORDER BY runs DESC LIMIT 20""",
-        {"sweep_id": sweep_id})
-    return sweep
-
-
-def runs_frame(connection: duckdb.DuckDBPyConnection, experiment: str | None, statuses: list[str], sweep_id: str | None,
-               text: str, tag: str | None, archived: bool, limit: int = 20_000) -> pd.DataFrame:
-    """Runs that fit the filters, newest first: outcome, the parameters that vary among them, the main numbers."""
-    values: dict[str, Any] = {}
-    hidden = ["deleted"] if archived else ["deleted", "archived"]
-    conditions = [f"{name} NOT IN (SELECT target FROM {view})" for view in hidden for name in ("run_id", "sweep_id")]
-    for name, value in (("experiment", experiment), ("sweep_id", sweep_id)):
-        if value:
-            conditions.append(f"{name} = ${name}")
-            values[name] = value
-    if statuses:
-        conditions.append("list_contains($statuses, status)")
-        values["statuses"] = statuses
-    if text:
-        conditions.append("""(contains(lower(run_id), lower($text))
-            OR contains(lower(coalesce(reason, '')), lower($text))
-            OR sweep_id IN (SELECT sweep_id FROM sweeps WHERE contains(lower(coalesce(name, '')), lower($text)))
-            OR run_id IN (SELECT run_id FROM parameters WHERE contains(lower(asked::VARCHAR), lower($text))))""")
-        values["text"] = text
-    if tag:
-        conditions.append("(run_id IN (SELECT target FROM tags WHERE tag = $tag) "
-                          "OR sweep_id IN (SELECT target FROM tags WHERE tag = $tag))")
-        values["tag"] = tag
-    where = " AND ".join(conditions)
-    names = varying_parameters(connection, where, values)
+def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: int) -> tuple[pd.DataFrame, int]:
+    """The newest runs that fit, with outcome, the parameters that vary among them and the main numbers; and how many
+    fit in all."""
+    where, values = _where(filters)
+    total = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchall()[0][0]
+    chosen = f"SELECT * FROM runs WHERE {where} ORDER BY started_at DESC, run_id LIMIT {limit}"
+    names = varying_parameters(connection, f"run_id IN (SELECT run_id FROM ({chosen}))", values)
     pivot = "".join(f", max(p.asked->>'$') FILTER (p.name = {_text(name)}) AS {_identifier(name)}" for name in names)
-    return connection.execute(f"""
-        WITH chosen AS (SELECT * FROM runs WHERE {where} ORDER BY started_at DESC, run_id LIMIT {limit}),
-        asked AS (SELECT p.run_id{pivot} FROM parameters p WHERE p.run_id IN (SELECT run_id FROM chosen)
+    frame = connection.execute(f"""
+        WITH chosen AS ({chosen}),
+        asked AS (SELECT p.run_id{pivot} FROM parameters p
+                  WHERE p.name IN (SELECT unnest($names)) AND p.run_id IN (SELECT run_id FROM chosen)
                   GROUP BY p.run_id),
         numbers AS (
             SELECT run_id, max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s,
                    max(value) FILTER (name = 'first_batch_s') AS first_batch_s,
                    max(value) FILTER (name = 'steady_items_per_s') AS items_per_s
-            FROM metrics WHERE run_id IN (SELECT run_id FROM chosen) GROUP BY run_id)
-        SELECT c.run_id, c.status, c.noisy, a.* EXCLUDE (run_id), n.* EXCLUDE (run_id), c.repeat, c.experiment,
-               s.name AS sweep, c.started_at, c.reason, c.sweep_id
+            FROM metrics WHERE name IN ('end_to_end_s', 'first_batch_s', 'steady_items_per_s')
+            AND run_id IN (SELECT run_id FROM chosen) GROUP BY run_id),
+        tagged AS (SELECT target, list(DISTINCT tag ORDER BY tag) AS tags FROM tags GROUP BY target)
+        SELECT c.status, s.name AS sweep, a.* EXCLUDE (run_id), n.* EXCLUDE (run_id), c.noisy, c.repeat,
+               array_to_string(list_sort(list_distinct(list_concat(coalesce(t.tags, []), coalesce(st.tags, [])))),
+                               ', ') AS tags,
+               coalesce(nt.note, '') AS note, c.reason, c.started_at, c.experiment, c.run_id, c.sweep_id
         FROM chosen c LEFT JOIN asked a USING (run_id) LEFT JOIN numbers n USING (run_id)
         LEFT JOIN sweeps s ON s.sweep_id = c.sweep_id
-        ORDER BY c.started_at DESC, c.run_id""", values).df()
+        LEFT JOIN tagged t ON t.target = c.run_id LEFT JOIN tagged st ON st.target = c.sweep_id
+        LEFT JOIN notes nt ON nt.target = c.run_id
+        ORDER BY c.started_at DESC, c.run_id""", {**values, "names": names}).df()
+    return frame, total
 
 
-def expected_run_s(connection: duckdb.DuckDBPyConnection, experiment: str, model: str | None,
-                   environment_id: str | None) -> list[float]:
-    """Wall times of ok runs that share experiment, model and environment: the basis of an honest estimate."""
-    return [row[0] for row in connection.execute("""
-        SELECT wall_s FROM runs WHERE experiment = $experiment AND status = 'ok' AND wall_s IS NOT NULL
-        AND ($environment_id IS NULL OR environment_id = $environment_id)
-        AND ($model IS NULL OR run_id IN (SELECT run_id FROM parameters WHERE name = 'model' AND asked->>'$' = $model))
-        ORDER BY started_at DESC LIMIT 500""",
-        {"experiment": experiment, "model": model, "environment_id": environment_id}).fetchall()]
+def _where(filters: Filters) -> tuple[str, dict[str, Any]]:
+    values: dict[str, Any] = {}
+    inside = "(run_id IN (SELECT target FROM {0}) OR sweep_id IN (SELECT target FROM {0}))".format
+    conditions = {"current": [KEPT, f"NOT {inside('archived')}"], "archived": [KEPT, inside("archived")],
+                  # What was erased is gone; a row that its sweep's own journal left is not offered for restoring.
+                  "deleted": [inside("deleted"), f"NOT {inside('annotations WHERE field = $erase')}"]}[filters.shown]
+    if filters.shown == "deleted":
+        values["erase"] = "erase"
+    if filters.sweep_id:
+        conditions.append("sweep_id = $sweep_id")
+        values["sweep_id"] = filters.sweep_id
+    if filters.statuses:
+        conditions.append("list_contains($statuses, status)")
+        values["statuses"] = list(filters.statuses)
+    if filters.text:
+        conditions.append("""(contains(lower(run_id), lower($text))
+            OR contains(lower(coalesce(reason, '')), lower($text))
+            OR sweep_id IN (SELECT sweep_id FROM sweeps WHERE contains(lower(coalesce(name, '')), lower($text)))
+            OR run_id IN (SELECT run_id FROM parameters WHERE contains(lower(asked::VARCHAR), lower($text)))
+            OR run_id IN (SELECT target FROM notes WHERE contains(lower(note), lower($text)))
+            OR sweep_id IN (SELECT target FROM notes WHERE contains(lower(note), lower($text))))""")
+        values["text"] = filters.text
+    if filters.tag:
+        conditions.append("(run_id IN (SELECT target FROM tags WHERE tag = $tag) "
+                          "OR sweep_id IN (SELECT target FROM tags WHERE tag = $tag))")
+        values["tag"] = filters.tag
+    return " AND ".join(conditions), values
+
+
+def annotations_of(connection: duckdb.DuckDBPyConnection, target: str) -> Answer:
+    """Tags, note, and whether a sweep or run is archived or deleted."""
+    tags = [row[0] for row in connection.execute(
+        "SELECT DISTINCT tag FROM tags WHERE target = ? ORDER BY tag", [target]).fetchall()]
+    note = connection.execute("SELECT note FROM notes WHERE target = ?", [target]).fetchone()
+    state = {view: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
+             for view in ("archived", "deleted")}
+    return {"tags": tags, "note": note[0] if note else "", **state}
+
+
+def past_runs(connection: duckdb.DuckDBPyConnection, experiment: str, same: Callable[[dict[str, Any]], bool],
+              limit: int = 5_000) -> list[PastRun]:
+    """Ok runs of an experiment under environments whose facts are the `same`: the basis of an honest estimate."""
+    alike = [environment_id for environment_id, facts in connection.execute(
+        "SELECT environment_id, facts FROM environments").fetchall() if same(json.loads(facts))]
+    return [PastRun(*row) for row in connection.execute("""
+        WITH chosen AS (SELECT run_id, cell_key, wall_s FROM runs WHERE experiment = $experiment AND status = 'ok'
+                        AND wall_s IS NOT NULL AND environment_id IN (SELECT unnest($alike))
+                        ORDER BY started_at DESC LIMIT $limit)
+        SELECT c.cell_key, p.model, c.wall_s FROM chosen c
+        LEFT JOIN (SELECT run_id, asked->>'$' AS model FROM parameters WHERE name = 'model') p USING (run_id)""",
+        {"experiment": experiment, "alike": alike, "limit": limit}).fetchall()]
 
 
 def _text(value: str) -> str:
@@ -200,7 +212,37 @@ def _natural(text: str) -> list[Any]:
 def filter_choices(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """What the filters of the runs table offer."""
     sweeps = connection.execute("""
-        SELECT sweep_id, coalesce(name, sweep_id) || ' · ' || strftime(created_at, '%m-%d %H:%M') FROM sweeps
+        SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) || ' · ' || strftime(created_at, '%m-%d %H:%M')
+        FROM sweeps
         WHERE sweep_id NOT IN (SELECT target FROM deleted) ORDER BY created_at DESC LIMIT 2000""").fetchall()
     tags = [row[0] for row in connection.execute("SELECT DISTINCT tag FROM tags ORDER BY tag").fetchall()]
     return {"sweeps": dict(sweeps), "tags": tags}
+
+
+def sweep_spec(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str, Any] | None:
+    """A sweep as it was asked for, to be asked for again; another random order is drawn then."""
+    found = connection.execute("SELECT spec FROM sweeps WHERE sweep_id = ?", [sweep_id]).fetchone()
+    if not found or not found[0]:
+        return None
+    spec = json.loads(found[0])
+    spec.pop("order_seed", None)
+    return dict(spec)
+
+
+def run_as_sweep(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    """One run as a sweep of one cell, with what was asked of it."""
+    found = connection.execute("""
+        SELECT r.experiment, s.name, s.spec FROM runs r JOIN sweeps s USING (sweep_id) WHERE r.run_id = ?""",
+        [run_id]).fetchone()
+    if not found:
+        return None
+    given = {**json.loads(found[2] or "{}").get("fixed", {}), **json.loads(found[2] or "{}").get("grid", {})}
+    asked = {name: json.loads(value) for name, value in connection.execute(
+        "SELECT name, asked FROM parameters WHERE run_id = ? AND asked IS NOT NULL ORDER BY rowid",
+        [run_id]).fetchall()}
+    chosen = {name: value for name, value in asked.items() if name in given and value is not None}
+    first = next(iter(chosen), None)
+    if first is None:
+        return None
+    return {"experiment": found[0], "name": f"again: {found[1] or run_id}"[:200], "repeats": 1,
+            "grid": {first: [chosen[first]]}, "fixed": {name: chosen[name] for name in chosen if name != first}}

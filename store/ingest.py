@@ -38,10 +38,11 @@ ROWS_PER_TRANSACTION = 500_000
 
 
 class Report(NamedTuple):
-    """What a pass did: rows put into the measurement tables, and what could not be read."""
+    """What a pass did: rows put into the measurement tables, what could not be read, whether anything was new."""
 
     rows: int
     problems: list[str]
+    news: bool
 
 
 class Known(NamedTuple):
@@ -93,18 +94,19 @@ def _collector_resting() -> Iterator[None]:
 def _ingest(connection: duckdb.DuckDBPyConnection, home: Home, sweep_ids: Iterable[str] | None) -> Report:
     known = {journal: Known(*columns) for journal, *columns in
              connection.execute("SELECT journal, bytes, complete, problem FROM journals").fetchall()}
-    total, problems = 0, []
+    total, problems, news = 0, [], False
     current = Pass()
     for sweep_id in home.sweep_ids() if sweep_ids is None else dict.fromkeys(sweep_ids):
         _read_sweep(connection, home, home.sweep(sweep_id), known, current)
         if current.size >= ROWS_PER_TRANSACTION:
-            total += _write(connection, current)
+            total += _write(connection, current, known)
             problems += current.problems
+            news = True
             current = Pass()
     if sweep_ids is None:
         _read_people(home, known, current)
-    total += _write(connection, current)
-    return Report(total, problems + current.problems)
+    total += _write(connection, current, known)
+    return Report(total, problems + current.problems, news or bool(current.journals))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -216,13 +218,13 @@ def _sweep_row(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str
     return dict(zip(names, row, strict=True)) if row else dict.fromkeys(names) | {"sweep_id": sweep_id}
 
 
-def ingest_people(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+def ingest_people(connection: duckdb.DuckDBPyConnection, home: Home) -> Report:
     """Read what people did since the last time."""
     known = {journal: Known(*columns) for journal, *columns in connection.execute(
         "SELECT journal, bytes, complete, problem FROM journals WHERE starts_with(journal, 'people/')").fetchall()}
     current = Pass()
     _read_people(home, known, current)
-    _write(connection, current)
+    return Report(_write(connection, current, known), current.problems, bool(current.journals))
 
 
 def _read_people(home: Home, known: dict[str, Known], into: Pass) -> None:
@@ -279,7 +281,11 @@ def _name(home: Home, path: Path) -> str:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _write(connection: duckdb.DuckDBPyConnection, done: Pass) -> int:
+def _write(connection: duckdb.DuckDBPyConnection, done: Pass, known: dict[str, Known]) -> int:
+    """One transaction; none at all when no journal has grown or ended since the last pass."""
+    for name in [name for name, (size, complete, _, problem) in done.journals.items()
+                 if known.get(name) == Known(size, complete, problem)]:
+        del done.journals[name]
     if not done.journals:
         return 0
     rows = done.rows

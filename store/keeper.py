@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import duckdb
 
 from store.database import Store
 from store.ingest import ingest, ingest_people
 from store.published import load_published
 
 LOOK_EVERY_S = 0.5
+T = TypeVar("T")
 
 
 class Activity(NamedTuple):
@@ -30,10 +33,14 @@ class Keeper:
         self.store, self._look = store, look
         self.problems: list[str] = []
         self.passes = 0
+        self.changes = 0
+        """Grows when a pass brought something new: what was asked since is still true while it stays the same."""
         self._cursor = store.cursor()
+        self._passing = threading.Lock()
+        self._asking, self._answers, self._answered = threading.Lock(), dict[Hashable, Any](), -1
         self._followed: set[str] = set()
         self._measuring: bool | None = None
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
 
     def start(self) -> None:
@@ -44,21 +51,45 @@ class Keeper:
 
     def stop(self) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join(10)
 
-    def wait_for_pass(self, seconds: float = 5.0) -> None:
+    def catch_up(self, seconds: float = 5.0) -> None:
         """Until a pass has begun and ended after now: what was written before is then in the store."""
         target, until = self.passes + 2, time.monotonic() + seconds
-        while self.passes < target and time.monotonic() < until:
-            time.sleep(0.02)
+        while self.passes < target and time.monotonic() < until and self._thread.is_alive():
+            self._wake.set()
+            time.sleep(0.01)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` answers, asked once per change of the store however many visitors want it."""
+        with self._asking:
+            changes = self.changes
+            if self._answered != changes:
+                self._answers.clear()
+                self._answered = changes
+            if key not in self._answers:
+                self._answers[key] = make()
+            return cast(T, self._answers[key])
+
+    def exclusively(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """Something that writes to the store, between two passes."""
+        with self._passing:
+            try:
+                return work(self._cursor)
+            finally:
+                self.changes += 1
 
     def _run(self) -> None:
-        while not self._stop.wait(LOOK_EVERY_S):
+        while not self._stop.is_set():
+            self._wake.wait(LOOK_EVERY_S)
+            self._wake.clear()
             try:
                 activity = self._look()
                 self._spare_the_run(activity.measuring)
                 # A sweep that has left the line since the last pass wrote its end after that pass.
-                self._pass_over(sorted(self._followed | set(activity.sweep_ids)))
+                with self._passing:
+                    self._pass_over(sorted(self._followed | set(activity.sweep_ids)))
                 self._followed = set(activity.sweep_ids)
             except Exception as error:
                 # Whatever it was (a full disk, say), the rows are not lost: the next pass reads the same blocks.
@@ -67,10 +98,13 @@ class Keeper:
             self.passes += 1
 
     def _pass_over(self, sweep_ids: list[str] | None) -> None:
-        for problem in ingest(self._cursor, self.store.home, sweep_ids).problems:
+        report = ingest(self._cursor, self.store.home, sweep_ids)
+        for problem in report.problems:
             self._note(problem)
+        new = report.news
         if sweep_ids is not None:
-            ingest_people(self._cursor, self.store.home)
+            new = ingest_people(self._cursor, self.store.home).news or new
+        self.changes += new
 
     def _spare_the_run(self, measuring: bool) -> None:
         """While a run is measured the store gets by with one thread: its queries would be noise in the run."""

@@ -8,16 +8,18 @@ from typing import Any
 import duckdb
 
 Answer = dict[str, Any]
+KEPT = "run_id NOT IN (SELECT target FROM deleted) AND sweep_id NOT IN (SELECT target FROM deleted)"
+"""Runs that nobody deleted, alone or with their sweep."""
 
 
 def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     """Every sweep, newest first, with its runs by status."""
     sweeps = ask(connection, """
         SELECT sweep_id, name, experiment, source, status, reason, created_at, ended_at, sessions, planned_runs
-        FROM sweeps ORDER BY created_at DESC, sweep_id DESC""")
+        FROM sweeps WHERE sweep_id NOT IN (SELECT target FROM deleted) ORDER BY created_at DESC, sweep_id DESC""")
     counts: dict[str, dict[str, int]] = {}
     for sweep_id, status, count in connection.execute(
-            "SELECT sweep_id, status, count(*) FROM runs GROUP BY ALL ORDER BY ALL").fetchall():
+            f"SELECT sweep_id, status, count(*) FROM runs WHERE {KEPT} GROUP BY ALL ORDER BY ALL").fetchall():
         counts.setdefault(sweep_id, {})[status] = count
     for sweep in sweeps:
         sweep["runs"] = counts.get(sweep["sweep_id"], {})
@@ -30,7 +32,8 @@ def list_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str | None = None
               run_id: str | None = None) -> list[Answer]:
     """Runs in the order they were measured, with parameters, what took effect, metrics and phases."""
     values = {name: value for name, value in (("sweep_id", sweep_id), ("run_id", run_id)) if value}
-    where = "WHERE " + " AND ".join(f"{name} = ${name}" for name in values) if values else ""
+    # A run that is named is shown even when it is deleted; lists leave deleted ones out.
+    where = "WHERE " + " AND ".join([f"{name} = ${name}" for name in values] + ([] if run_id else [KEPT]))
     runs = ask(connection, f"""
         SELECT run_id, sweep_id, experiment, cell_key, repeat, attempt, status, reason, started_at, ended_at, wall_s,
                environment_id, noisy, noise_reason

@@ -21,7 +21,7 @@ MAY_IMPORT = {
 LIBRARIES = {
     "torch": {"engine"}, "torchvision": {"engine"}, "pynvml": {"engine"},
     "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py"}, "altair": {"ui", "pages"},
-    "duckdb": {"store"}, "pyarrow": {"store"},
+    "duckdb": {"store"}, "pyarrow": {"store", "ui"},
 }
 """Which rooms may import a library that belongs to one of them."""
 PURE = {"os", "pathlib", "subprocess", "socket", "shutil", "tempfile", "sqlite3", "duckdb", "requests"}

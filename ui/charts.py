@@ -1,4 +1,7 @@
-"""Charts from numbers. Each function takes plain rows in seconds and bytes and returns an Altair chart."""
+"""Charts from numbers: a frame function turns rows in seconds and bytes into what is drawn, a chart function draws it.
+
+A chart's specification depends on the frame only through its phases, cells and devices, so that ui/moving.py can keep
+it while the numbers move."""
 
 from __future__ import annotations
 
@@ -8,41 +11,67 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ui.colours import PHASES, phase_scale
+from analysis.cells import CellTimes
+from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
 
 PHASE_ORDER = list(PHASES)
+READINGS = {
+    "run_cpu_cores": ("CPU of the run (cores)", 1.0),
+    "others_cpu_cores": ("CPU of other processes (cores)", 1.0),
+    "gpu_utilization": ("Time in which some kernel ran (%)", 100.0),
+    "power_watts": ("GPU power (W)", 1.0),
+    "resident_bytes": ("Resident memory of the run (GiB)", 2.0**-30),
+    "run_process_resident_bytes": ("Resident memory of its main process (GiB)", 2.0**-30),
+    "gpu_memory_used_bytes": ("GPU memory in use (GiB)", 2.0**-30),
+    "memory_available_bytes": ("Memory still available (GiB)", 2.0**-30),
+    "disk_read_bytes_per_s": ("Disk reads (MiB/s)", 2.0**-20),
+}
+"""How telemetry is drawn: a title with its unit, and what turns the stored unit into that one."""
 HEIGHT = 260
 
 
-def phase_bars(rows: Sequence[dict[str, Any]], label: str, label_title: str) -> alt.Chart:
-    """Stacked horizontal bars: one per cell, its phases in seconds. Rows: label, phase, seconds."""
-    frame = _in_milliseconds(rows)
-    order = list(dict.fromkeys(frame[label]))
-    return (
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(
-            x=alt.X("sum(milliseconds):Q", title="Median time per batch (ms), phases stacked"),
-            y=alt.Y(f"{label}:N", title=label_title, sort=order, axis=alt.Axis(labelLimit=320)),
-            color=_phase_colour(frame),
-            order=alt.Order("place:Q"),
-            tooltip=[alt.Tooltip(f"{label}:N", title=label_title), alt.Tooltip("phase:N", title="Phase"),
-                     alt.Tooltip("milliseconds:Q", title="Median (ms)", format=",.3~f")],
-        )
-        # The height includes axis, title and legend.
-        .properties(height=min(30 * len(order) + 130, 1200))
-    )
+def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
+    """One row per cell and phase; the whole and its range stand in every row of the cell."""
+    return _placed(pd.DataFrame([
+        {"cell": cell.cell, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
+         "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs}
+        for cell in cells for phase, seconds in cell.phases_s.items()]))
 
 
-def batch_bars(rows: Sequence[dict[str, Any]]) -> alt.Chart:
-    """Stacked bars of single batches in order. Rows: batch, phase, seconds."""
-    frame = _in_milliseconds(rows)
+def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
+    """Cells as stacked bars of time per item; a tick at the end-to-end mean, whiskers from lowest to highest run."""
+    order = list(dict.fromkeys(frame["cell"]))
+    base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=order, axis=alt.Axis(labelLimit=300)))
+    bars = base.mark_bar().encode(
+        x=alt.X("sum(milliseconds):Q", title="Time per item (ms), end to end, mean over runs"),
+        color=_phase_colour(frame), order=alt.Order("place:Q"),
+        tooltip=[alt.Tooltip("cell:N", title="Cell"), alt.Tooltip("phase:N", title="Phase"),
+                 alt.Tooltip("milliseconds:Q", title="This phase (ms per item)", format=",.3~f"),
+                 alt.Tooltip("whole:Q", title="End to end (ms per item)", format=",.3~f"),
+                 alt.Tooltip("low:Q", title="Lowest run (ms per item)", format=",.3~f"),
+                 alt.Tooltip("high:Q", title="Highest run (ms per item)", format=",.3~f"),
+                 alt.Tooltip("runs:Q", title="Runs")])
+    whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2).encode(x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
+    ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=14).encode(x=alt.X("mean(whole):Q"))
+    # The height includes axis, title and legend.
+    return alt.layer(bars, whiskers, ticks, data=frame).properties(height=min(30 * len(order) + 130, 1300))
+
+
+def batch_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Rows: batch, phase, seconds."""
+    frame = pd.DataFrame(rows, columns=["batch", "phase", "seconds"])
+    frame["milliseconds"] = frame.pop("seconds") * 1000
+    return _placed(frame)
+
+
+def batch_bars(frame: pd.DataFrame) -> alt.Chart:
+    """Stacked bars of single batches in order."""
     return (
         alt.Chart(frame)
         .mark_bar()
         .encode(
             x=alt.X("batch:O", title="Batch", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
-            y=alt.Y("sum(milliseconds):Q", title="Time (ms)"),
+            y=alt.Y("sum(milliseconds):Q", title="Time per batch (ms)"),
             color=_phase_colour(frame),
             order=alt.Order("place:Q"),
             tooltip=[alt.Tooltip("batch:O", title="Batch"), alt.Tooltip("phase:N", title="Phase"),
@@ -52,33 +81,52 @@ def batch_bars(rows: Sequence[dict[str, Any]]) -> alt.Chart:
     )
 
 
-def telemetry_lines(rows: Sequence[dict[str, Any]], title: str, scale: float, stages: Sequence[dict[str, Any]] = (),
-                    full: float | None = None) -> alt.LayerChart:
-    """Readings over the run's own time, one line per device. `scale` turns the stored unit into the title's.
+def telemetry_frame(rows: Sequence[dict[str, Any]], scale: float) -> pd.DataFrame:
+    """Readings: device, time_s, value; `scale` turns the stored unit into the one that is drawn."""
+    return pd.DataFrame([{"time_s": r["time_s"], "device": r["device"], "value": r["value"] * scale} for r in rows])
+
+
+def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
+                    stages: Sequence[dict[str, Any]] = ()) -> alt.LayerChart:
+    """Readings over the run's own time, one line per device.
 
     `full` is the value that means "all of it", drawn as a dashed line. Stages shade the background.
     """
-    frame = pd.DataFrame([{"time_s": r["time_s"], "device": r["device"], "value": r["value"] * scale} for r in rows])
-    top = max([*frame["value"], full or 0]) * 1.05 or 1
     lines = alt.Chart(frame).mark_line(interpolate="linear", strokeWidth=2).encode(
         x=alt.X("time_s:Q", title="Time since the run was asked for (s)"),
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, top])),
-        color=alt.Color("device:N", title="Device", scale=alt.Scale(range=["#0f8fc9", "#e69f00", "#009e73", "#d55e00"]),
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True)),
+        color=alt.Color("device:N", title="Device", scale=alt.Scale(range=SERIES),
                         legend=alt.Legend(orient="top") if frame["device"].nunique() > 1 else None),
         tooltip=[alt.Tooltip("time_s:Q", title="Time (s)", format=".2f"),
                  alt.Tooltip("value:Q", title=title, format=",.3~f"), alt.Tooltip("device:N", title="Device")])
     layers: list[alt.Chart] = []
-    if stages:
-        bands = pd.DataFrame([{"stage": s["stage"], "start": s["start_s"], "end": s["start_s"] + s["seconds"]}
-                              for s in stages if s["stage"] in ("warm_up", "measure")])
-        if len(bands):
-            layers.append(alt.Chart(bands).mark_rect(opacity=0.12, color="#7a869a").encode(
-                x="start:Q", x2="end:Q", tooltip=[alt.Tooltip("stage:N", title="Stage")]))
+    if bands := [{"stage": s["stage"], "start": s["start_s"], "end": s["start_s"] + s["seconds"]}
+                 for s in stages if s["stage"] in ("warm_up", "measure")]:
+        layers.append(alt.Chart(alt.Data(values=bands)).mark_rect(opacity=0.12, color=NEUTRAL).encode(
+            x="start:Q", x2="end:Q", tooltip=[alt.Tooltip("stage:N", title="Stage")]))
     layers.append(lines)
     if full is not None:
-        layers.append(alt.Chart(pd.DataFrame({"full": [full]})).mark_rule(strokeDash=[4, 4], color="#7a869a").encode(
-            y="full:Q"))
-    return alt.layer(*layers).properties(height=170)
+        layers.append(alt.Chart(alt.Data(values=[{"full": full}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
+            y="full:Q", tooltip=[alt.Tooltip("full:Q", title="All there is", format=",.3~f")]))
+    return alt.layer(*layers, data=frame).properties(height=170, title=alt.TitleParams(title, fontSize=13))
+
+
+def phase_strip(rows: Sequence[dict[str, Any]]) -> alt.Chart:
+    """Which phase when, on the run's own time: one lane per phase. Rows: batch, phase, start_s, seconds."""
+    frame = pd.DataFrame([{"phase": r["phase"], "batch": r["batch"], "start": r["start_s"],
+                           "end": r["start_s"] + r["seconds"], "ms": r["seconds"] * 1000} for r in rows])
+    lanes = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
+    return alt.Chart(frame).mark_bar(height=14).encode(
+        x=alt.X("start:Q", title=None), x2="end:Q", y=alt.Y("phase:N", title=None, sort=lanes),
+        color=_phase_colour(frame, legend=False),
+        tooltip=[alt.Tooltip("phase:N", title="Phase"), alt.Tooltip("batch:Q", title="Batch"),
+                 alt.Tooltip("start:Q", title="Begins (s)", format=".3f"),
+                 alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=24 * len(lanes))
+
+
+def aligned(strip: alt.Chart | None, lines: Sequence[alt.LayerChart]) -> alt.VConcatChart:
+    """Phases and readings below each other on one time axis."""
+    return alt.vconcat(*([strip] if strip else []), *lines).resolve_scale(x="shared", color="independent")
 
 
 def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
@@ -99,15 +147,14 @@ def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
     )
 
 
-def _in_milliseconds(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows)
-    frame["milliseconds"] = frame["seconds"] * 1000
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the place of each phase in the stack."""
     frame["place"] = [PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER) for p in frame["phase"]]
     return frame
 
 
-def _phase_colour(frame: pd.DataFrame) -> alt.Color:
+def _phase_colour(frame: pd.DataFrame, legend: bool = True) -> alt.Color:
     present = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     domain, colours = phase_scale(present)
     return alt.Color("phase:N", title="Phase", scale=alt.Scale(domain=domain, range=colours),
-                     legend=alt.Legend(orient="top"))
+                     legend=alt.Legend(orient="top") if legend else None)

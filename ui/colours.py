@@ -25,6 +25,8 @@ ICONS = {
     "timeout": ":material/timer_off:", "killed": ":material/dangerous:", "cancelled": ":material/cancel:",
     "interrupted": ":material/power_off:", "skipped": ":material/skip_next:", "paused": ":material/pause_circle:",
 }
+NEUTRAL = "#7a869a"
+"""Whiskers, rules and shades: visible on white and on dark."""
 SERIES = ["#0f8fc9", "#e69f00", "#009e73", "#d55e00", "#8c6bb1", "#cc79a7", "#7a869a", "#56b4e9"]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import streamlit as st
 from pydantic.fields import FieldInfo
 
-from engine.params import InputError
+from engine.params import InputError, allowed_values
 from engine.registry import Experiment
 from engine.spec import check_value
+from ui.frame import safe
 
 COMMON = ("model", "batch_size", "workers", "batches", "images", "image_size", "data", "device", "precision")
 """Fields shown at once; the others are behind "More settings"."""
@@ -22,8 +24,12 @@ class Filled(NamedTuple):
     problems: dict[str, str]
 
 
-def draw_form(experiment: Experiment, start: dict[str, list[Any]], version: str, disabled: bool) -> Filled:
-    """`start` fills the fields (a preset's values); `version` changes when they are to be filled anew."""
+def draw_form(experiment: Experiment, start: dict[str, list[Any]], version: str, disabled: bool,
+              check: Callable[[str, Any], None]) -> Filled:
+    """`start` fills the fields (a preset's values); `version` changes when they are to be filled anew.
+
+    `check` raises InputError for a value that is right in itself but not allowed from here.
+    """
     filled = Filled({}, {})
     fields = experiment.Params.model_fields
     shown = [name for name in COMMON if name in fields] or list(fields)
@@ -33,37 +39,41 @@ def draw_form(experiment: Experiment, start: dict[str, list[Any]], version: str,
         for index, name in enumerate(names):
             with columns[index % 3]:
                 _draw_field(experiment, name, fields[name], start.get(name), f"{experiment.name}.{name}.{version}",
-                            disabled, filled)
+                            disabled, filled, check)
     return filled
 
 
 def _draw_field(experiment: Experiment, name: str, field: FieldInfo, start: list[Any] | None, key: str, disabled: bool,
-                into: Filled) -> None:
-    unit = _extra(field, "unit")
-    label = f"{field.title or name}" + (f" ({unit})" if unit else "")
-    help_text = f"{field.description or ''}  \nParameter `{name}`. Several values make a sweep."
+                into: Filled, check: Callable[[str, Any], None]) -> None:
+    unit, title = _extra(field, "unit"), field.title or name
+    label = f"{title} ({unit})" if unit and unit.lower() != title.lower() else title
+    help_text = (f"{field.description or ''}  \nParameter `{name}`, {allowed_values(field)}. "
+                 "Several values make a sweep.")
     if options := _options(field):
         default = [_show(value) for value in (start if start is not None else [field.default])]
-        chosen = st.multiselect(label, [_show(option) for option in options], default=default, key=key,
-                                help=help_text, disabled=disabled)
+        open_ended = bool(_extra(field, "folder"))
+        chosen = st.multiselect(label, list(dict.fromkeys([*map(_show, options), *default])), default=default, key=key,
+                                help=help_text, disabled=disabled, accept_new_options=open_ended)
         known = {_show(option): option for option in options}
-        values = [known[text] for text in chosen if text in known]
+        values = [known.get(text, text) for text in chosen]
     else:
         given = start if start is not None else [field.default]
         text = ", ".join(_show(value) for value in given if value is not None)
-        entered = st.text_input(label, value=text, key=key, help=help_text, disabled=disabled,
+        entered = st.text_input(label, value=text, key=key, help=help_text, disabled=disabled, max_chars=4096,
                                 placeholder="automatic" if field.default is None else None)
-        values = [_read(part, field) for part in entered.split(",") if part.strip()]
+        values = [_read(part) for part in (entered or "").split(",") if part.strip()]
         if not values and field.default is None:
             return
     if not values:
         into.problems[name] = f"{name}: give at least one value"
     try:
         values = [check_value(experiment, name, value) for value in values]
+        for value in values:
+            check(name, value)
     except InputError as error:
         into.problems[name] = str(error)
     if name in into.problems:
-        st.error(into.problems[name], icon=":material/error:")
+        st.error(safe(into.problems[name]), icon=":material/error:")
     if values != [field.default]:
         into.values[name] = values
 
@@ -89,7 +99,7 @@ def _show(value: Any) -> str:
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
-def _read(text: str, field: FieldInfo) -> Any:
+def _read(text: str) -> Any:
     """A number where it can be one; the field decides whether that is right."""
     text = text.strip()
     for kind in (int, float):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
+
+from ui.colours import ICONS
 
 
 class Page(NamedTuple):
@@ -38,6 +40,20 @@ def draw_frame(title: str, viewer: bool) -> None:
         if viewer:
             st.info("Viewer mode: look at everything, change nothing.", icon=":material/visibility:")
     st.title(title)
+
+
+def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:
+    """In the menu: what is measured now, from any page."""
+    for sweep in sweeps[:3]:
+        st.page_link("pages/Live.py", icon=ICONS[sweep["status"]], query_params={"sweep": sweep["sweep_id"]},
+                     label=f"{safe(sweep['name'][:40])} · {sweep['done']} of {sweep['planned_runs'] or '?'}")
+    if len(sweeps) > 3:
+        st.caption(f"and {len(sweeps) - 3} more in the queue")
+
+
+def set_tab_title(text: str) -> None:
+    """What the browser's tab says, readable while another tab is open."""
+    st.set_page_config(page_title=f"{text[:80]} · PhaseLab")
 
 
 def empty_state(sentence: str, button: str, target: str, icon: str = ":material/rocket_launch:") -> None:

@@ -11,60 +11,83 @@ import yaml
 from engine.home import SweepFolder
 from store.browse import run_batches, run_samples
 from store.queries import show_run
-from ui.charts import batch_bars, stage_bar, telemetry_lines
+from ui.charts import (
+    READINGS,
+    aligned,
+    batch_bars,
+    batch_frame,
+    phase_strip,
+    stage_bar,
+    telemetry_frame,
+    telemetry_lines,
+)
 from ui.colours import ICONS
+from ui.findings import about_batches, about_stages
 from ui.frame import safe
-from ui.units import amount, metric_amount, seconds
+from ui.units import amount, metric_amount, seconds, size
 
 if TYPE_CHECKING:
     import duckdb
 
 BATCHES_SHOWN = 120
-CURVES = {"run_cpu_cores": ("CPU of the run (cores)", 1.0), "others_cpu_cores": ("CPU of others (cores)", 1.0),
-          "resident_bytes": ("Resident memory (GiB)", 2.0**-30),
-          "disk_read_bytes_per_s": ("Disk reads (MiB/s)", 2.0**-20),
-          "gpu_utilization": ("GPU busy (% of time)", 100.0), "gpu_memory_used_bytes": ("GPU memory (GiB)", 2.0**-30),
-          "power_watts": ("GPU power (W)", 1.0)}
+LOG_SHOWN_BYTES = 20_000
+MEMORY = ("resident_bytes", "run_process_resident_bytes", "gpu_memory_used_bytes", "memory_available_bytes")
+CURVES = tuple(name for name in READINGS if name not in MEMORY)
 
 
-def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFolder) -> None:
+def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFolder, about: dict[str, Any],
+             again: dict[str, Any] | None) -> None:
+    """`about` holds tags and note, `again` the run as a sweep of one cell."""
     run = show_run(connection, run_id)
     st.subheader(f"{ICONS.get(run['status'], '')} {run_id}")
     st.markdown(f"**{run['status']}**" + (f": {safe(run['reason'])}" if run["reason"] else "")
-                + f" · {run['experiment']}, repeat {run['repeat']}, attempt {run['attempt']}"
+                + f" · {safe(run['experiment'])}, repeat {run['repeat']}, attempt {run['attempt']}"
                 + f" · took {seconds(run['wall_s'])} · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC")
+    if about["tags"] or about["note"]:
+        st.markdown(" ".join(f":blue-badge[{safe(tag)}]" for tag in about["tags"]) + "  \n" + safe(about["note"]))
     if run["noisy"]:
         st.warning(f"Noisy: {safe(run['noise_reason'])}. Measure it again before you rely on it.")
     _draw_metrics(run)
-    times, parameters, telemetry, machine, log = st.tabs(["Phases", "Parameters", "Telemetry", "Machine", "Log"])
-    with times:
-        _draw_times(connection, run)
+    names = ["Phases", "Parameters", "Telemetry", "Memory", "Machine", "Log", "Files"]
+    phases, parameters, telemetry, memory, machine, log, files = st.tabs(names)
+    with phases:
+        _draw_phases(connection, run)
     with parameters:
-        _draw_parameters(run)
+        _draw_parameters(run, again)
     with telemetry:
         _draw_telemetry(connection, run)
+    with memory:
+        _draw_memory(connection, run)
     with machine:
+        st.caption(f"Environment {run['environment_id'] or 'unknown'}: where it was measured")
         st.json(run["environment"] or {}, expanded=1)
     with log:
         file = folder.run_log(run_id, run["attempt"])
-        text = file.read_text(errors="replace")[-20_000:] if file.exists() else ""
+        text = file.read_text(errors="replace")[-LOG_SHOWN_BYTES:] if file.exists() else ""
         st.code(text or "The run wrote nothing.", language=None, height=420)
+    with files:
+        _draw_files(run, folder)
 
 
 def _draw_metrics(run: dict[str, Any]) -> None:
-    shown = [("end_to_end_s", "End to end"), ("first_batch_s", "First batch"), ("steady_items_per_s", "Steady state"),
-             ("unaccounted_s", "In no phase"), ("overlapped_s", "Overlapped")]
+    shown = [("end_to_end_s", "End to end", "The whole measured window"),
+             ("first_batch_s", "First batch", "From the start of the window until the first batch was there"),
+             ("steady_items_per_s", "Steady state", "Items per second without start-up and run-out of the loader"),
+             ("unaccounted_s", "In no phase", "End to end minus the phases"),
+             ("overlapped_s", "Overlapped", "Phases minus end to end: a device worked while the host went on")]
     with st.container(horizontal=True):
-        for name, title in shown:
-            if name in run["metrics"]:
-                st.metric(title, amount(run["metrics"][name], run["units"].get(name)), border=True)
+        for name, title, help_text in shown:
+            value = run["metrics"].get(name)
+            if value is not None and (value or name not in ("overlapped_s", "unaccounted_s")):
+                st.metric(title, amount(value, run["units"].get(name)), border=True, help=help_text)
         if run["status"] == "ok" and "steady_items_per_s" not in run["metrics"]:
-            st.metric("Steady state", "too short", border=True)
+            st.metric("Steady state", "too short", border=True,
+                      help="Fewer batches than the workers' first and last ones: a rate would be a guess")
 
 
-def _draw_times(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> None:
+def _draw_phases(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> None:
     if run["stages"]:
-        st.caption("The run's life, from request to end")
+        st.markdown(about_stages(run["stages"]))
         st.altair_chart(stage_bar(run["stages"]), width="stretch")
     total = max((phase["count"] for phase in run["phases"].values()), default=0)
     if not total:
@@ -73,46 +96,92 @@ def _draw_times(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> N
     first = 0
     if total > BATCHES_SHOWN:
         first = st.slider("Batches from", 0, total - BATCHES_SHOWN, 0, step=BATCHES_SHOWN // 4)
-    st.altair_chart(batch_bars(run_batches(connection, run["run_id"], first, BATCHES_SHOWN)), width="stretch")
+    rows = run_batches(connection, run["run_id"], first, BATCHES_SHOWN)
+    if rows:
+        st.markdown(about_batches(rows))
+        st.altair_chart(batch_bars(batch_frame(rows)), width="stretch")
     table = pd.DataFrame([{"Phase": name, "Clock": row["clock"], "Batches": row["count"],
-                           "Median": seconds(row["median_s"]), "Steady median": seconds(row["steady_median_s"]),
-                           "First": seconds(row["first_s"]),
+                           "Median": seconds(row["median_s"]), "Median, steady state": seconds(row["steady_median_s"]),
+                           "First batch": seconds(row["first_s"]),
                            "Total": seconds(row["total_s"])} for name, row in run["phases"].items()])
-    st.dataframe(table, hide_index=True, alt="Phases of this run")
+    st.dataframe(table, hide_index=True, height="content", alt="Phases of this run")
 
 
-def _draw_parameters(run: dict[str, Any]) -> None:
+def _draw_parameters(run: dict[str, Any], again: dict[str, Any] | None) -> None:
     names = [*run["params"], *(name for name in run["effective"] if name not in run["params"])]
-    table = pd.DataFrame([{"Parameter": name, "Asked": _text(run["params"].get(name)),
-                           "In effect": _text(run["effective"].get(name)) if name in run["effective"] else "as asked"}
-                          for name in names])
-    st.dataframe(table, hide_index=True, height="content", alt="Parameters asked and in effect")
-    given = {name: value for name, value in run["params"].items() if value is not None}
-    st.caption("This run as YAML: save it, or paste it on the Launch page.")
-    st.code(yaml.safe_dump({"experiment": run["experiment"], "grid": {name: [value] for name, value in given.items()}},
-                           sort_keys=False, allow_unicode=True), language="yaml")
+    rows = []
+    for name in names:
+        asked, effect = _text(run["params"].get(name)), _text(run["effective"].get(name))
+        same = name not in run["effective"] or asked == effect
+        rows.append({"Parameter": name, "Asked": asked, "In effect": "as asked" if same else effect})
+    different = [row for row in rows if row["In effect"] != "as asked"]
+    st.dataframe(pd.DataFrame(different + [row for row in rows if row not in different]), hide_index=True,
+                 height="content", alt="Parameters asked and in effect, the differing ones first")
+    if again:
+        st.caption("This run as YAML: copy it at its right edge; the Launch page and `lab.py sweep` take it.")
+        st.code(yaml.safe_dump(again, sort_keys=False, allow_unicode=True), language="yaml")
 
 
 def _draw_telemetry(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> None:
-    samples = run_samples(connection, run["run_id"], list(CURVES))
-    if not samples:
+    lines = _lines(connection, run, CURVES)
+    if not lines:
         st.info("This run has no telemetry: it was over before the first reading, or was imported.")
         return
-    st.caption("Shaded: warm-up and the measured window.")
-    columns = st.columns(2)
-    drawn = 0
-    for metric, (title, scale) in CURVES.items():
+    st.caption("Above: which phase when (the first batches). Below: readings on the same time axis. "
+               "Shaded: warm-up and the measured window.")
+    strip = run_batches(connection, run["run_id"], 0, 400)
+    st.altair_chart(aligned(phase_strip(strip) if strip else None, lines), width="stretch")
+    _draw_readings_table(run, CURVES)
+
+
+def _draw_memory(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> None:
+    peaks = {name: value for name, value in run["metrics"].items() if run["units"].get(name) == "bytes"}
+    with st.container(horizontal=True):
+        for name, value in peaks.items():
+            st.metric(safe(name.replace("_", " ")), size(value), border=True)
+    lines = _lines(connection, run, MEMORY)
+    if lines:
+        st.caption("Resident memory is what the system gave the processes; an allocator's peak is another number.")
+        st.altair_chart(aligned(None, lines), width="stretch")
+        _draw_readings_table(run, MEMORY)
+    elif not peaks:
+        st.info("No reading of memory was taken: the run was over before the first one.")
+
+
+def _lines(connection: duckdb.DuckDBPyConnection, run: dict[str, Any], metrics: tuple[str, ...]) -> list[Any]:
+    samples = run_samples(connection, run["run_id"], list(metrics))
+    found = []
+    for metric in metrics:
         rows = [row for row in samples if row["metric"] == metric]
         if len(rows) > 1:
-            with columns[drawn % 2]:
-                st.altair_chart(telemetry_lines(rows, title, scale, run["stages"]), width="stretch")
-            drawn += 1
-    table = pd.DataFrame([{"Device": row["device"], "Reading": row["metric"],
-                           "Mean": metric_amount(row["metric"], row["mean"]),
-                           "Lowest": metric_amount(row["metric"], row["minimum"]),
-                           "Highest": metric_amount(row["metric"], row["maximum"]), "Samples": row["count"]}
-                          for row in run["telemetry"]])
-    st.dataframe(table, hide_index=True, height="content", alt="Telemetry of this run, reduced")
+            title, scale = READINGS[metric]
+            found.append(telemetry_lines(telemetry_frame(rows, scale), title, None, run["stages"]))
+    return found
+
+
+def _draw_readings_table(run: dict[str, Any], metrics: tuple[str, ...]) -> None:
+    rows = [{"Device": row["device"], "Reading": row["metric"], "Mean": metric_amount(row["metric"], row["mean"]),
+             "Lowest": metric_amount(row["metric"], row["minimum"]),
+             "Highest": metric_amount(row["metric"], row["maximum"]), "Samples": row["count"]}
+            for row in run["telemetry"] if row["metric"] in metrics or row["metric"] not in READINGS]
+    if rows:
+        st.dataframe(pd.DataFrame(rows), hide_index=True, height="content", alt="Readings of this run, reduced")
+
+
+def _draw_files(run: dict[str, Any], folder: SweepFolder) -> None:
+    """What the run left behind, its journal and its log among it. Nothing outside the sweep's folder is offered."""
+    own = [folder.run_journal(run["run_id"], run["attempt"]), folder.run_log(run["run_id"], run["attempt"])]
+    own.insert(1, own[0].with_name(own[0].name + ".gz"))
+    paths = {"journal" if ".jsonl" in path.name else "log": path for path in own if path.exists()}
+    paths |= {row["title"] or row["path"]: folder.path / row["path"] for row in run["files"]}
+    if not paths:
+        st.info("This run left no files.")
+    for title, path in paths.items():
+        if not path.resolve().is_relative_to(folder.path.resolve()) or not path.is_file():
+            st.markdown(f"{safe(title)}: not there any more")
+            continue
+        st.download_button(f"{title} ({size(path.stat().st_size)})", path.read_bytes, file_name=path.name,
+                           icon=":material/download:", on_click="ignore", key=f"file_{path.name}")
 
 
 def _text(value: Any) -> str:

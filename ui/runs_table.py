@@ -1,37 +1,25 @@
-"""The table of runs: filters that live in the link, and a row opened by a click."""
+"""The table of runs: filters that live in the link, rows to select."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from store.browse import filter_choices
-
-if TYPE_CHECKING:
-    import duckdb
+from store.browse import Filters
 
 STATUSES = ["ok", "running", "failed", "oom", "timeout", "killed", "cancelled", "skipped"]
+SHOWN = {"current": "current", "archived": "archived", "deleted": "deleted"}
+ROWS_SHOWN = 5_000
+ROW_PX, MOST_PX = 35, 620
 
 
-class Filters(NamedTuple):
-    """In the order that store.browse.runs_frame takes them."""
-
-    experiment: str | None
-    statuses: list[str]
-    sweep_id: str | None
-    text: str
-    tag: str | None
-    archived: bool
-
-
-def draw_filters(connection: duckdb.DuckDBPyConnection) -> Filters:
-    choices = filter_choices(connection)
-    columns = st.columns([2, 2, 2, 2, 1])
+def draw_filters(choices: dict[str, Any]) -> Filters:
+    columns = st.columns([3, 3, 2, 2])
     with columns[0]:
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
-                             placeholder="name, id, parameter value, reason")
+                             placeholder="name, id, parameter value, reason, note")
     with columns[1]:
         sweep_id = st.selectbox("Sweep", list(choices["sweeps"]), index=None, key="sweep", bind="query-params",
                                 format_func=lambda value: choices["sweeps"].get(value, value), placeholder="all sweeps")
@@ -39,33 +27,41 @@ def draw_filters(connection: duckdb.DuckDBPyConnection) -> Filters:
         statuses = st.multiselect("Status", STATUSES, key="status", bind="query-params", placeholder="any")
     with columns[3]:
         tag = st.selectbox("Tag", choices["tags"], index=None, key="tag", bind="query-params", placeholder="any")
-    with columns[4]:
-        archived = st.toggle("Archived too", key="archived", bind="query-params")
-    return Filters(None, statuses, sweep_id, text or "", tag, archived)
+    shown = st.segmented_control("Show", list(SHOWN), default="current", key="shown", bind="query-params",
+                                 required=True, label_visibility="collapsed")
+    return Filters(text or "", sweep_id, statuses, tag, shown or "current")
 
 
-def draw_table(frame: pd.DataFrame) -> str | None:
-    """Returns the id of the run that was clicked."""
+def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
+    """Returns the ids of the selected runs."""
     frame = frame.copy()
     for column in ("end_to_end_s", "first_batch_s"):
         frame[column] = frame[column] * 1000
-    frame["noisy"] = frame["noisy"].map({True: "noisy", False: ""}).fillna("")
-    st.caption(f"{len(frame):,} runs. Click the box at the left of a row to open it.")
+    frame["noisy"] = frame["noisy"].map({True: "noisy", False: "quiet"}).fillna("")
+    words = f"{total:,} {'run' if total == 1 else 'runs'}"
+    if total > len(frame):
+        words += f", the newest {len(frame):,} of them below: narrow the filters to see older ones"
+    st.caption(f"{words}. Tick rows at the left to open, tag, archive or delete them; click a heading to sort.")
+    for column in ("tags", "note", "reason", "noisy", "items_per_s", "first_batch_s"):
+        if not (frame[column].notna() & (frame[column] != "")).any():
+            frame = frame.drop(columns=column)
     config: dict[str, Any] = {
-        "run_id": st.column_config.TextColumn("Run", width="small"),
         "status": st.column_config.TextColumn("Status", width="small"),
-        "noisy": st.column_config.TextColumn("Quiet?", width="small", help="noisy: other work disturbed this run"),
-        "end_to_end_s": st.column_config.NumberColumn("End to end (ms)", format="%.1f"),
+        "sweep": st.column_config.TextColumn("Sweep", width="medium"),
+        "noisy": st.column_config.TextColumn("Machine", width="small", help="noisy: other work disturbed this run"),
+        "end_to_end_s": st.column_config.NumberColumn("End to end (ms)", format="%.1f",
+                                                      help="The whole measured window"),
         "first_batch_s": st.column_config.NumberColumn("First batch (ms)", format="%.1f"),
         "items_per_s": st.column_config.NumberColumn("Items/s, steady", format="%.1f",
                                                      help="Empty where the run was too short to have a steady state"),
         "repeat": st.column_config.NumberColumn("Repeat", width="small"),
+        "tags": st.column_config.TextColumn("Tags"), "note": st.column_config.TextColumn("Note"),
         "started_at": st.column_config.DatetimeColumn("Started (UTC)", format="YYYY-MM-DD HH:mm:ss"),
         "reason": st.column_config.TextColumn("Reason", width="medium"),
-        "sweep": st.column_config.TextColumn("Sweep"), "experiment": st.column_config.TextColumn("Experiment"),
-        "sweep_id": None,
+        "experiment": st.column_config.TextColumn("Experiment"),
+        "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }
-    event = st.dataframe(frame, column_config=config, hide_index=True, on_select="rerun", selection_mode="single-row",
-                         key="runs_table", height=620, alt="Runs with outcome, parameters and main numbers")
-    rows = event.selection.rows
-    return str(frame.iloc[rows[0]]["run_id"]) if rows else None
+    event = st.dataframe(frame, column_config=config, hide_index=True, on_select="rerun", selection_mode="multi-row",
+                         key="runs_table", height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
+                         alt="Runs with outcome, parameters and main numbers")
+    return [str(frame.iloc[row]["run_id"]) for row in event.selection.rows if row < len(frame)]

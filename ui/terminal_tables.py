@@ -15,7 +15,7 @@ PARAMS_SHOWN = 6
 
 def print_sweeps(sweeps: list[dict[str, Any]]) -> None:
     if not sweeps:
-        print("no sweeps yet; start one with `python lab.py sweep presets/small.yaml --wait`")
+        print("no sweeps yet; start one with `python lab.py sweep presets/tour.yaml --wait`")
         return
     table = Table("sweep", "name", "experiment", "status", "runs", "started (UTC)", box=None)
     for sweep in sweeps:

@@ -38,7 +38,7 @@ class Params(BaseParams):
                                   help=f"How many batches to measure. Empty, with no images given: {DEFAULT_BATCHES}.")
     images: int | None = setting(None, title="Images", unit="images", ge=1, le=100_000_000,
                                  help="Measure so many images instead, whatever the batch size (9216 in seed 004).")
-    data: str = setting("generated", title="Images from", max_length=4096,
+    data: str = setting("generated", title="Images from", max_length=4096, options=list(NAMED_SETS), folder=True,
                         help="generated, imagenette, or the path of a folder that holds one folder per class.")
     image_size: int = setting(224, title="Image size", unit="px", ge=1, le=2048,
                               help="Side of the square the model sees, after resize and centre crop.")

@@ -47,10 +47,10 @@ def draw(page: str, **query: str) -> AppTest:
 def close_store() -> object:
     """One process, many labs: each test's store is closed after it."""
     yield
-    from begin import open_keeper
+    from begin import open_desk
 
     try:
-        keeper = open_keeper()
+        keeper = open_desk().keeper
     except Exception:
         return
     keeper.stop()

@@ -1,0 +1,49 @@
+"""The sentence that a chart shows, computed from the same numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from analysis.cells import CellTimes, compare_ends
+from ui.frame import safe
+from ui.units import seconds
+
+
+def about_batches(rows: list[dict[str, Any]]) -> str:
+    """Rows: batch, phase, seconds."""
+    totals: dict[str, float] = defaultdict(float)
+    for row in rows:
+        totals[row["phase"]] += row["seconds"]
+    whole = sum(totals.values())
+    if whole <= 0:
+        return "No time was spent in any phase."
+    phase = max(totals, key=lambda name: totals[name])
+    count = len({row["batch"] for row in rows})
+    return f"**{safe(phase)}** takes {totals[phase] / whole:.0%} of the phases' time in the last {count} batches."
+
+
+def about_cells(cells: list[CellTimes]) -> str:
+    if not cells:
+        return ""
+    ends = compare_ends(cells)
+    if ends is None:
+        return f"{safe(cells[0].cell)}: {seconds(cells[0].item_s)} per item, end to end."
+    fast, slow = ends.fastest, ends.slowest
+    sentence = (f"Fastest: **{safe(fast.cell)}** with {seconds(fast.item_s)} per item; slowest: {safe(slow.cell)} with "
+                f"{seconds(slow.item_s)}, {ends.ratio:.2f} times as long.")
+    if ends.apart:
+        return sentence
+    if fast.runs < 2 or slow.runs < 2:
+        return sentence + " One run each: repeat before you believe it."
+    return sentence + " Their runs overlap: these runs do not tell them apart."
+
+
+def about_stages(stages: list[dict[str, Any]]) -> str:
+    """Rows: stage, start_s, seconds."""
+    whole = sum(stage["seconds"] for stage in stages)
+    measured = sum(stage["seconds"] for stage in stages if stage["stage"] == "measure")
+    if whole <= 0 or not measured:
+        return "The run's life from request to end; it never came to measuring."
+    return (f"The run's life from request to end: {seconds(measured)} of {seconds(whole)} "
+            f"({measured / whole:.0%}) were measured, the rest is preparation and ending.")

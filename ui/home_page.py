@@ -1,0 +1,49 @@
+"""The parts of the Home page: this machine in one line, what runs now, a sweep with a small picture of its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from analysis.cells import CellTimes
+from ui.charts import cell_bars, cell_frame
+from ui.colours import ICONS
+from ui.findings import about_cells
+from ui.frame import safe
+from ui.units import size
+
+
+def draw_machine(cpu: str | None, cores: float, memory_bytes: int | None, gpus: list[str]) -> None:
+    devices = ", ".join(gpus) if gpus else "no GPU (CPU measurements only)"
+    st.caption(safe(f"This machine: {cpu or 'unknown CPU'}, {cores:g} cores and {size(memory_bytes)} of memory for the "
+                    f"lab, {devices}."))
+
+
+def draw_open(sweeps: list[dict[str, Any]]) -> None:
+    if not sweeps:
+        st.markdown("Nothing is being measured.")
+    for sweep in sweeps:
+        st.markdown(f"{ICONS[sweep['status']]} **{safe(sweep['name'])}**  \n{sweep['status']}, {sweep['done']} of "
+                    f"{sweep['planned_runs'] or '?'} runs done")
+        st.page_link("pages/Live.py", label="Watch it live", icon=":material/monitoring:",
+                     query_params={"sweep": sweep["sweep_id"]})
+
+
+def draw_sweep(sweep: Any, cells: list[CellTimes]) -> None:
+    """`sweep` is a row of store.browse.sweeps_frame."""
+    with st.container(border=True):
+        outcome = f"{sweep.ok} ok" + (f", {sweep.other} not ok" if sweep.other else "")
+        st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}**  \n"
+                    f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
+        if cells:
+            st.markdown(about_cells(cells))
+            st.altair_chart(cell_bars(cell_frame(cells)), width="stretch", key=f"cells_{sweep.sweep_id}",
+                            alt="Time per item of the newest cells, by phase")
+        else:
+            st.caption("No run of it has measured a batch to its end.")
+        with st.container(horizontal=True):
+            st.page_link("pages/Live.py", label="Its result", icon=":material/monitoring:",
+                         query_params={"sweep": sweep.sweep_id})
+            st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:",
+                         query_params={"sweep": sweep.sweep_id})

@@ -1,0 +1,101 @@
+"""The parts of the Launch page: the question's card, name and repeats, what the sweep will take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import streamlit as st
+import yaml
+
+from analysis.expectation import Expectation
+from engine.registry import Broken, Experiment
+from engine.spec import SweepSpec
+from ui.forms import Filled
+from ui.frame import safe
+from ui.units import seconds, size
+
+ORDERS = {"random": "random", "as_listed": "as listed"}
+
+
+class Cost(NamedTuple):
+    """What a sweep will take, before it is launched."""
+
+    runs: int
+    cells: int
+    expected: Expectation
+    free_bytes: int
+    cannot_run: list[str]
+    """One reason per cell that cannot run here."""
+
+
+def draw_question(experiments: dict[str, Experiment | Broken]) -> Experiment:
+    """The questions as cards; the chosen one is in the link."""
+    for name, entry in experiments.items():
+        if isinstance(entry, Broken):
+            st.error(f"Experiment {safe(name)} is broken: {safe(entry.error)}")
+    working = {name: entry for name, entry in experiments.items() if not isinstance(entry, Broken)}
+    first = next(iter(working))
+    name = st.segmented_control("Question", list(working), default=first, label_visibility="collapsed",
+                                key="experiment", bind="query-params", required=True) or first
+    with st.container(border=True):
+        question, _, more = working[name].question.partition("\n")
+        st.markdown(f"**{question}**")
+        st.markdown(more)
+    return working[name]
+
+
+def draw_about(start: dict[str, Any], version: int) -> dict[str, Any]:
+    """Name, repeats, order, notes and tags."""
+    columns = st.columns([2, 1, 1])
+    name = columns[0].text_input("Name", value=start.get("name", ""), max_chars=200, key=f"name.{version}",
+                                 placeholder="what you will look for tomorrow")
+    repeats = columns[1].number_input("Repeats (runs per cell)", 1, 1000, start.get("repeats", 3),
+                                      key=f"repeats.{version}", help="At least 3 for a claim, 5 for a small one.")
+    order = columns[2].selectbox("Order of the runs", list(ORDERS), key=f"order.{version}",
+                                 format_func=lambda order: ORDERS[order],
+                                 index=list(ORDERS).index(start.get("order", "random")),
+                                 help="Random: drift of the machine does not look like an effect.")
+    columns = st.columns([2, 2])
+    notes = columns[0].text_area("Notes", value=start.get("notes", ""), max_chars=20_000, height=80,
+                                 key=f"notes.{version}")
+    tags = columns[1].multiselect("Tags", start.get("tags", []), default=start.get("tags", []), max_selections=50,
+                                  accept_new_options=True, key=f"tags.{version}", placeholder="type a tag, press Enter")
+    return {"name": name or "", "repeats": int(repeats or 1), "order": order, "notes": notes or "", "tags": tags}
+
+
+def as_sweep(experiment: Experiment, filled: Filled, about: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]:
+    """The form as a sweep: several values make the grid, single ones are fixed; limits of a preset are kept."""
+    grid = {name: values for name, values in filled.values.items() if len(values) > 1}
+    fixed = {name: values[0] for name, values in filled.values.items() if len(values) == 1}
+    if not grid:
+        # A sweep has a grid: of one cell, when nothing varies.
+        name = next(name for name in ("model", "seed") if name in experiment.Params.model_fields)
+        grid = {name: [fixed.pop(name, experiment.Params.model_fields[name].default)]}
+    kept = {name: start[name] for name in ("limits",) if name in start}
+    return {"experiment": experiment.name, **about, "grid": grid, "fixed": fixed, **kept}
+
+
+def draw_cost(cost: Cost) -> None:
+    with st.container(horizontal=True):
+        st.metric("Runs", f"{cost.runs:,}", border=True, help="Cells times repeats")
+        st.metric("Cells", f"{cost.cells:,}", border=True, help="Combinations of the values given")
+        st.metric("Free disk space", size(cost.free_bytes), border=True)
+    known = cost.expected
+    if not known.cells_known:
+        st.markdown("Expected time: **unknown, first of its kind** on this machine.")
+    else:
+        sentence = (f"Expected time: **{seconds(known.low_s)} to {seconds(known.high_s)}**, plus starting up, from "
+                    f"{known.runs_used:,} earlier runs on this machine ({known.exact:,} of {cost.cells:,} cells were "
+                    "measured before, the others are judged by their model).")
+        if unknown := cost.cells - known.cells_known:
+            sentence += f" Not counted: {unknown} cells whose model was never measured here."
+        st.markdown(sentence)
+    if cost.cannot_run:
+        st.warning(f"{len(cost.cannot_run)} of {cost.cells} cells cannot run here and will be skipped:\n"
+                   + "\n".join(f"- {count} × {safe(reason)}" for reason, count in
+                               Counter(cost.cannot_run).most_common(8)))
+
+
+def as_yaml(spec: SweepSpec) -> str:
+    return yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True)

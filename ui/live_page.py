@@ -1,0 +1,159 @@
+"""The parts of the Live page: progress, what is measured now, finished cells, endings, the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from store.live import LiveView
+from ui.charts import READINGS, batch_bars, batch_frame, cell_bars, cell_frame, telemetry_frame, telemetry_lines
+from ui.colours import ICONS
+from ui.findings import about_batches, about_cells
+from ui.frame import safe
+from ui.moving import Moving, moving, show
+from ui.units import seconds
+
+CURVES = ("run_cpu_cores", "gpu_utilization", "power_watts", "gpu_memory_used_bytes", "resident_bytes")
+OPEN = ("running", "queued")
+LOG_TAIL_BYTES = 2_000
+Act = Callable[..., None]
+
+
+class Pictures(NamedTuple):
+    """A moment of a sweep, ready to be drawn for any number of viewers."""
+
+    view: LiveView
+    batches: Moving | None
+    cells: Moving | None
+    curves: list[tuple[str, Moving]]
+
+
+def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
+    if view is None:
+        return None
+    curves = []
+    for metric in CURVES:
+        title, scale = READINGS[metric]
+        rows = [row for row in view.samples if row["metric"] == metric]
+        if len(rows) > 1:
+            full = cores if metric == "run_cpu_cores" else 100.0 if metric == "gpu_utilization" else None
+            curves.append((title, moving(telemetry_lines, telemetry_frame(rows, scale), title, full)))
+    return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None,
+                    moving(cell_bars, cell_frame(view.cells)) if view.cells else None, curves)
+
+
+def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
+    done = sum(count for status, count in sweep["counts"].items() if status != "running")
+    planned = max(sweep["planned_runs"] or 0, done, 1)
+    words = [f"{ICONS.get(sweep['status'], '')} {sweep['status']}", f"{done} of {planned} runs done"]
+    if sweep["status"] == "running" and sweep["wall_s"] and done < planned:
+        mean = sum(sweep["wall_s"]) / len(sweep["wall_s"])
+        words.append(f"about {seconds(mean * (planned - done))} left")
+    if sweep["status"] == "queued":
+        words.append(f"waits in the queue, {ahead} ahead of it" if ahead else "next in the queue")
+    if paused and sweep["status"] in OPEN:
+        words.append("paused: no further run starts until it is continued")
+    st.progress(done / planned, text=" · ".join(words))
+    badges = [f":{_tone(status)}-badge[{ICONS.get(status, '')} {count} {status}]"
+              for status, count in sweep["counts"].items()]
+    if badges:
+        st.markdown(" ".join(badges))
+    said = [sweep["reason"], sweep["said"] if sweep["status"] in OPEN else ""]
+    if text := " · ".join(safe(part) for part in said if part):
+        st.caption(text)
+
+
+def _tone(status: str) -> str:
+    return {"ok": "green", "running": "blue", "skipped": "gray", "cancelled": "gray"}.get(status, "red")
+
+
+def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act) -> None:
+    """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn."""
+    bad = sum(count for status, count in sweep["counts"].items() if status not in ("ok", "running"))
+    missing = max((sweep["planned_runs"] or 0) - sum(sweep["counts"].values()), 0)
+    sweep_id = sweep["sweep_id"]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if waits is not None:
+            st.button("Cancel", icon=":material/stop_circle:", on_click=act, args=("cancel", sweep_id),
+                      disabled=disabled, help="Ends the sweep now; what it has measured is kept")
+            st.button("Continue" if paused else "Pause", icon=":material/pause_circle:", disabled=disabled,
+                      on_click=act, args=("continue" if paused else "pause", sweep_id),
+                      help="A run that is being measured is finished first")
+        if waits is None and missing:
+            st.button(f"Resume ({missing} missing)", icon=":material/play_arrow:", on_click=act,
+                      args=("resume", sweep_id), disabled=disabled)
+        if waits is None and bad:
+            st.button(f"Run failed and missing again ({bad + missing})", icon=":material/replay:", on_click=act,
+                      args=("retry", sweep_id), disabled=disabled)
+        st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:", query_params={"sweep": sweep_id})
+        st.page_link("pages/Launch.py", label="Launch it again, changed", icon=":material/edit:",
+                     query_params={"from_sweep": sweep_id})
+
+
+def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], disabled: bool, act: Act) -> None:
+    """The line of this machine: who measures, who waits; reorder, pause, cancel."""
+    with st.expander(f"Queue: {len(entries)} {'sweep' if len(entries) == 1 else 'sweeps'}"
+                     + (", paused" if queue_paused else ""), icon=":material/queue:", key="queue"):
+        for place, entry in enumerate(entries):
+            with st.container(horizontal=True, vertical_alignment="center", key=f"queue_{entry.sweep_id}"):
+                state = "measuring" if entry.state == "measuring" else f"waiting, place {place + 1}"
+                st.markdown(f"{safe(names.get(entry.sweep_id, entry.sweep_id))} · {state}"
+                            + (" · paused" if entry.paused else ""))
+                movable = [to for to in (place - 1, place + 1) if entry.state == "waiting" and 0 <= to < len(entries)
+                           and entries[to].state == "waiting"]
+                for label, icon, what, to in (
+                        ("Earlier", "arrow_upward", "move", place - 1), ("Later", "arrow_downward", "move", place + 1),
+                        ("Continue" if entry.paused else "Pause", "play_arrow" if entry.paused else "pause",
+                         "continue" if entry.paused else "pause", place), ("Cancel", "stop_circle", "cancel", place)):
+                    st.button(label, icon=f":material/{icon}:", key=f"queue_{label}_{entry.sweep_id}", on_click=act,
+                              args=(what, entry.sweep_id, to), type="tertiary",
+                              disabled=disabled or (what == "move" and to not in movable))
+        st.button("Continue the queue" if queue_paused else "Pause the whole queue", on_click=act, disabled=disabled,
+                  args=("continue" if queue_paused else "pause", None), icon=":material/pause_circle:")
+
+
+def draw_now(pictures: Pictures, log: Path | None) -> None:
+    """The run that is being measured and the finished cells, side by side with its readings and its log."""
+    run = pictures.view.run
+    left, right = st.columns(2)
+    with left:
+        if run:
+            st.subheader("Measured now")
+            st.caption(safe(", ".join(f"{name} = {value}" for name, value in run["asked"].items())) or "defaults only")
+            if pictures.batches:
+                st.markdown(about_batches(pictures.view.batches))
+                show(pictures.batches, "batches", "Phases of the latest batches of the running run")
+            else:
+                st.info("No batch yet: the run is starting, loading its data or warming up.")
+        if pictures.cells:
+            st.subheader("Finished cells")
+            st.markdown(about_cells(pictures.view.cells))
+            show(pictures.cells, "cells", "Time per item of each finished cell, by phase")
+            st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs.")
+    with right:
+        if run:
+            st.subheader("Readings")
+            if not pictures.curves:
+                st.caption("The first readings come within a second.")
+            for title, curve in pictures.curves:
+                show(curve, title, f"{title} over the run's time")
+            if log and (text := _tail(log)):
+                st.caption("The end of its log")
+                st.code(text, language=None, height=160)
+        for ending in pictures.view.sweep["endings"]:
+            st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
+                       icon=ICONS.get(ending["status"]))
+
+
+def _tail(log: Path) -> str:
+    """The end of a file that may be large and may go away meanwhile."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(file.tell() - LOG_TAIL_BYTES, 0))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
