@@ -20,6 +20,7 @@ from store.browse import past_runs, run_as_sweep, sweep_spec
 from ui.forms import draw_form
 from ui.frame import safe
 from ui.launch_page import Cost, as_sweep, as_yaml, draw_about, draw_cost, draw_question
+from ui.links import choose
 
 MOST_CELLS = 100_000
 
@@ -84,9 +85,11 @@ experiment = draw_question(load_all())
 
 st.subheader("2. The settings")
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    st.selectbox("Preset", list(presets), index=None, key="preset", bind="query-params", placeholder="own settings",
-                 width=420, format_func=lambda name: presets[name].spec.name if name in presets else name,
-                 help="Fills the form: one sized for this machine, and the studies' own grids.")
+    before = st.query_params.get("preset")
+    choose("Preset", list(presets), "preset", lambda name: presets[name].spec.name, index=None, width=420,
+           placeholder="own settings", help="Fills the form: one sized for this machine, and the studies' own grids.")
+    if st.query_params.get("preset") != before:
+        st.rerun()
     with st.popover("Load YAML", icon=":material/upload:"):
         text = st.text_area("A sweep as YAML", height=220, max_chars=100_000)
         st.button("Fill the form", disabled=not text, on_click=fill_from_yaml, args=(text,))

@@ -9,6 +9,7 @@ from engine.machine import cpu_allowance
 from store.browse import sweeps_frame
 from store.live import live_view
 from ui.frame import empty_state, set_tab_title
+from ui.links import choose
 from ui.live_page import CURVES, draw_buttons, draw_now, draw_progress, draw_queue, make_pictures
 
 lab = begin("Live")
@@ -17,11 +18,10 @@ if sweeps.empty:
     empty_state("Nothing has been measured yet.", "Choose a question and launch a sweep", "pages/Launch.py")
     st.stop()
 names = {row.sweep_id: row.name or row.sweep_id for row in sweeps.itertuples()}
-when = {row.sweep_id: f"{row.status} · {row.created_at:%m-%d %H:%M}" for row in sweeps.itertuples()}
+when = {row.sweep_id: f"{row.created_at:%Y-%m-%d %H:%M} UTC" for row in sweeps.itertuples()}
 running = [row.sweep_id for row in sweeps.itertuples() if row.status == "running"]
-chosen = st.selectbox("Sweep", [*running, *(sweep_id for sweep_id in names if sweep_id not in running)], key="sweep",
-                      format_func=lambda sweep_id: f"{names.get(sweep_id, sweep_id)} · {when.get(sweep_id, '')}",
-                      bind="query-params")
+chosen = choose("Sweep", [*running, *(sweep_id for sweep_id in names if sweep_id not in running)], "sweep",
+                lambda sweep_id: f"{names[sweep_id]} · {when[sweep_id]}")
 
 
 def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
@@ -50,7 +50,7 @@ def draw_live() -> None:
     paused = queue.is_paused(line, chosen)
     draw_progress(sweep, line.entries.index(entry) if entry else 0, paused)
     draw_buttons(sweep, entry and entry.state == "waiting", paused, lab.viewer, act)
-    if line.entries:
+    if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)
     draw_now(pictures, lab.home.sweep(chosen).run_log(run["run_id"], run["attempt"]) if run else None)
 

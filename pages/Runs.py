@@ -7,13 +7,13 @@ from engine.erasing import erase
 from engine.people import annotate
 from engine.spec import make_spec
 from launching import launch_and_watch
-from store.browse import Filters, annotations_of, filter_choices, run_as_sweep, runs_frame
+from store.browse import Filters, annotations_of, filter_choices, published_frame, run_as_sweep, runs_frame
 from store.compaction import compact, list_deleted
 from store.queries import find_run_ids
 from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
 from ui.frame import empty_state
 from ui.run_page import draw_run
-from ui.runs_table import ROWS_SHOWN, draw_filters, draw_table
+from ui.runs_table import ROWS_SHOWN, draw_filters, draw_published, draw_table
 
 lab = begin("Runs")
 choices = lab.keeper.once("filters", lambda: filter_choices(lab.ask))
@@ -54,6 +54,9 @@ def draw_one(run_id: str) -> None:
 
 def draw_all() -> None:
     filters: Filters = draw_filters(choices)
+    if filters.shown == "published":
+        draw_published(published_frame(lab.ask))
+        return
     draw_undo(edit)
     frame, total = runs_frame(lab.ask, filters, ROWS_SHOWN)
     bar = st.container(horizontal=True, vertical_alignment="center")

@@ -246,3 +246,16 @@ def run_as_sweep(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str
         return None
     return {"experiment": found[0], "name": f"again: {found[1] or run_id}"[:200], "repeats": 1,
             "grid": {first: [chosen[first]]}, "fixed": {name: chosen[name] for name in chosen if name != first}}
+
+
+def published_frame(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """Every published figure, regrets and top-3 counts among them."""
+    return connection.execute("""
+        SELECT study, subject, metric, value, unit, params::VARCHAR AS params, coalesce(caveat, '') AS caveat
+        FROM published
+        UNION ALL
+        SELECT 'seed 004', 'batch ' || batch_size || ', ' || workers || ' workers, ' || data, name, number, unit,
+               json_object('data', data, 'batch_size', batch_size, 'workers', workers)::VARCHAR, 'over twelve models'
+        FROM (SELECT *, 'mean_regret' AS name, mean_regret AS number, '' AS unit FROM published_regret UNION ALL
+              SELECT *, 'top3_count', top3_count, 'models' FROM published_regret)
+        ORDER BY ALL""").df()

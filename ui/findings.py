@@ -32,6 +32,8 @@ def about_cells(cells: list[CellTimes]) -> str:
     fast, slow = ends.fastest, ends.slowest
     sentence = (f"Fastest: **{safe(fast.cell)}** with {seconds(fast.item_s)} per item; slowest: {safe(slow.cell)} with "
                 f"{seconds(slow.item_s)}, {ends.ratio:.2f} times as long.")
+    if noisy := sum(cell.noisy_runs for cell in cells):
+        sentence += f" {noisy} of {sum(cell.runs for cell in cells)} runs were noisy: other work disturbed them."
     if ends.apart:
         return sentence
     if fast.runs < 2 or slow.runs < 2:

@@ -45,8 +45,10 @@ def show(chart: Moving, key: str, alt: str) -> None:
 def _without_rows(spec: dict[str, Any]) -> dict[str, Any]:
     """The specification with a named place for the rows; small tables inside it (rules, bands) stay."""
     own = spec["data"]["name"]
-    inner = {name: rows for name, rows in spec.pop("datasets").items() if name != own}
-    assert not inner, "a moving chart has one table of rows"
+    assert set(spec.pop("datasets")) == {own}, "a moving chart has one table of rows"
+    for layer in spec.get("layer", []):
+        if layer.get("data") == {"name": own}:
+            del layer["data"]  # the layer has it from the whole
     return {**spec, "data": {"name": NAME}}
 
 

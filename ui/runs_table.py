@@ -8,35 +8,38 @@ import pandas as pd
 import streamlit as st
 
 from store.browse import Filters
+from ui.links import choose
+from ui.units import amount
 
 STATUSES = ["ok", "running", "failed", "oom", "timeout", "killed", "cancelled", "skipped"]
-SHOWN = {"current": "current", "archived": "archived", "deleted": "deleted"}
+SHOWN = ["current", "archived", "deleted", "published"]
 ROWS_SHOWN = 5_000
 ROW_PX, MOST_PX = 35, 620
 
 
 def draw_filters(choices: dict[str, Any]) -> Filters:
+    shown = st.segmented_control("Show", SHOWN, default="current", key="shown", bind="query-params", required=True,
+                                 label_visibility="collapsed") or "current"
+    if shown == "published":
+        return Filters(shown=shown)
     columns = st.columns([3, 3, 2, 2])
     with columns[0]:
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
                              placeholder="name, id, parameter value, reason, note")
     with columns[1]:
-        sweep_id = st.selectbox("Sweep", list(choices["sweeps"]), index=None, key="sweep", bind="query-params",
-                                format_func=lambda value: choices["sweeps"].get(value, value), placeholder="all sweeps")
+        sweep_id = choose("Sweep", list(choices["sweeps"]), "sweep", lambda sweep_id: choices["sweeps"][sweep_id],
+                          index=None, placeholder="all sweeps")
     with columns[2]:
         statuses = st.multiselect("Status", STATUSES, key="status", bind="query-params", placeholder="any")
     with columns[3]:
         tag = st.selectbox("Tag", choices["tags"], index=None, key="tag", bind="query-params", placeholder="any")
-    shown = st.segmented_control("Show", list(SHOWN), default="current", key="shown", bind="query-params",
-                                 required=True, label_visibility="collapsed")
-    return Filters(text or "", sweep_id, statuses, tag, shown or "current")
+    return Filters(text or "", sweep_id, statuses, tag, shown)
 
 
 def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
     """Returns the ids of the selected runs."""
     frame = frame.copy()
-    for column in ("end_to_end_s", "first_batch_s"):
-        frame[column] = frame[column] * 1000
+    frame["first_batch_s"] *= 1000
     frame["noisy"] = frame["noisy"].map({True: "noisy", False: "quiet"}).fillna("")
     words = f"{total:,} {'run' if total == 1 else 'runs'}"
     if total > len(frame):
@@ -49,7 +52,7 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "status": st.column_config.TextColumn("Status", width="small"),
         "sweep": st.column_config.TextColumn("Sweep", width="medium"),
         "noisy": st.column_config.TextColumn("Machine", width="small", help="noisy: other work disturbed this run"),
-        "end_to_end_s": st.column_config.NumberColumn("End to end (ms)", format="%.1f",
+        "end_to_end_s": st.column_config.NumberColumn("End to end (s)", format="%.3f",
                                                       help="The whole measured window"),
         "first_batch_s": st.column_config.NumberColumn("First batch (ms)", format="%.1f"),
         "items_per_s": st.column_config.NumberColumn("Items/s, steady", format="%.1f",
@@ -62,6 +65,24 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }
     event = st.dataframe(frame, column_config=config, hide_index=True, on_select="rerun", selection_mode="multi-row",
-                         key="runs_table", height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
+                         key="runs_table", placeholder="", height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
                          alt="Runs with outcome, parameters and main numbers")
     return [str(frame.iloc[row]["run_id"]) for row in event.selection.rows if row < len(frame)]
+
+
+def draw_published(frame: pd.DataFrame) -> None:
+    """Figures of the earlier studies: never mixed with own runs, always with their source and caveat."""
+    st.markdown("What the five earlier studies published, to compare own results with. These are not measurements of "
+                "this lab; other machines made them.")
+    studies = st.pills("Study", sorted(frame["study"].unique()), selection_mode="multi", key="study",
+                       bind="query-params", label_visibility="collapsed")
+    if studies:
+        frame = frame[frame["study"].isin(studies)]
+    frame = frame.assign(value=[amount(value, unit) for value, unit in zip(frame["value"], frame["unit"], strict=True)],
+                         metric=[metric.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
+                                 for metric in frame["metric"]])
+    st.caption(f"{len(frame):,} published figures")
+    st.dataframe(frame.drop(columns="unit"), hide_index=True, height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
+                 alt="Published figures with their study and caveat", column_config={
+                     "study": "Study", "machine": "Machine", "subject": "Of what", "metric": "Figure",
+                     "value": "Published value", "params": "Parameters", "caveat": "To know"})

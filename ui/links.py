@@ -1,0 +1,27 @@
+"""Choices that live in the link by their own id.
+
+Streamlit's bind="query-params" writes what an option looks like. A sweep's label is its name, which need not be unique,
+so links would open the wrong one: here the link holds the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+
+def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], str], **more: Any) -> str | None:
+    """A select box; `name` is the link's parameter. An id that is not among the options is ignored."""
+    key, seen = f"choose_{name}", f"chose_{name}"
+    asked = st.query_params.get(name)
+    if asked in options and st.session_state.get(seen) != asked:
+        st.session_state[key] = asked
+    chosen: str | None = st.selectbox(label, options, key=key, format_func=show, **more)
+    if chosen is None:
+        st.query_params.pop(name, None)
+    elif asked != chosen:
+        st.query_params[name] = chosen
+    st.session_state[seen] = chosen
+    return chosen
