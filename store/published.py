@@ -15,6 +15,20 @@ import duckdb
 FOLDER = Path(__file__).parent / "published"
 
 
+class Study(NamedTuple):
+    title: str
+    machine: str
+
+
+STUDIES = {
+    "seed 000": Study("fine-tuning against search", "RTX A5000"),
+    "seed 001": Study("model search bottlenecks", "RTX A5000, 24 GB"),
+    "seed 002": Study("training trade-offs on Tiny ImageNet", "2 x RTX 5000, 16 GB"),
+    "seed 003": Study("RevNet and data loading", "not stated"),
+    "seed 004": Study("batch size and workers", "RTX A5000"),
+}
+
+
 class Figure(NamedTuple):
     """One published number: which study, of what, under which parameters."""
 

@@ -143,7 +143,7 @@ def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
                             legend=alt.Legend(orient="top", columns=4)),
             tooltip=[alt.Tooltip("stage:N", title="Stage"), alt.Tooltip("seconds:Q", title="Took (s)", format=",.4~f")],
         )
-        .properties(height=110)
+        .properties(height=170)
     )
 
 

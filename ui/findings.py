@@ -10,7 +10,7 @@ from ui.frame import safe
 from ui.units import seconds
 
 
-def about_batches(rows: list[dict[str, Any]]) -> str:
+def about_batches(rows: list[dict[str, Any]], which: str = "these") -> str:
     """Rows: batch, phase, seconds."""
     totals: dict[str, float] = defaultdict(float)
     for row in rows:
@@ -20,7 +20,7 @@ def about_batches(rows: list[dict[str, Any]]) -> str:
         return "No time was spent in any phase."
     phase = max(totals, key=lambda name: totals[name])
     count = len({row["batch"] for row in rows})
-    return f"**{safe(phase)}** takes {totals[phase] / whole:.0%} of the phases' time in the last {count} batches."
+    return f"**{safe(phase)}** takes {totals[phase] / whole:.0%} of the phases' time in {which} {count} batches."
 
 
 def about_cells(cells: list[CellTimes]) -> str:

@@ -36,8 +36,11 @@ def draw_question(experiments: dict[str, Experiment | Broken]) -> Experiment:
             st.error(f"Experiment {safe(name)} is broken: {safe(entry.error)}")
     working = {name: entry for name, entry in experiments.items() if not isinstance(entry, Broken)}
     first = next(iter(working))
-    name = st.segmented_control("Question", list(working), default=first, label_visibility="collapsed",
-                                key="experiment", bind="query-params", required=True) or first
+    # A form that was filled from elsewhere has set the question already.
+    default = None if "experiment" in st.session_state else first
+    chosen = st.segmented_control("Question", list(working), default=default, label_visibility="collapsed",
+                                  key="experiment", bind="query-params", required=True)
+    name = chosen if chosen in working else first
     with st.container(border=True):
         question, _, more = working[name].question.partition("\n")
         st.markdown(f"**{question}**")

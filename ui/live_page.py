@@ -124,7 +124,7 @@ def draw_now(pictures: Pictures, log: Path | None) -> None:
             st.subheader("Measured now")
             st.caption(safe(", ".join(f"{name} = {value}" for name, value in run["asked"].items())) or "defaults only")
             if pictures.batches:
-                st.markdown(about_batches(pictures.view.batches))
+                st.markdown(about_batches(pictures.view.batches, "the last"))
                 show(pictures.batches, "batches", "Phases of the latest batches of the running run")
             else:
                 st.info("No batch yet: the run is starting, loading its data or warming up.")

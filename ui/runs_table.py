@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from store.browse import Filters
+from store.published import STUDIES
 from ui.links import choose
 from ui.units import amount
 
@@ -74,15 +75,17 @@ def draw_published(frame: pd.DataFrame) -> None:
     """Figures of the earlier studies: never mixed with own runs, always with their source and caveat."""
     st.markdown("What the five earlier studies published, to compare own results with. These are not measurements of "
                 "this lab; other machines made them.")
-    studies = st.pills("Study", sorted(frame["study"].unique()), selection_mode="multi", key="study",
-                       bind="query-params", label_visibility="collapsed")
-    if studies:
+    titles = {f"{study}: {about.title}": study for study, about in STUDIES.items()}
+    chosen = st.pills("Study", list(titles), selection_mode="multi", key="study", bind="query-params",
+                      label_visibility="collapsed")
+    if studies := [titles[title] for title in chosen if title in titles]:
         frame = frame[frame["study"].isin(studies)]
     frame = frame.assign(value=[amount(value, unit) for value, unit in zip(frame["value"], frame["unit"], strict=True)],
                          metric=[metric.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
-                                 for metric in frame["metric"]])
+                                 for metric in frame["metric"]],
+                         machine=[STUDIES[study].machine for study in frame["study"]])
     st.caption(f"{len(frame):,} published figures")
-    st.dataframe(frame.drop(columns="unit"), hide_index=True, height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
-                 alt="Published figures with their study and caveat", column_config={
-                     "study": "Study", "machine": "Machine", "subject": "Of what", "metric": "Figure",
-                     "value": "Published value", "params": "Parameters", "caveat": "To know"})
+    frame = frame[["study", "subject", "metric", "value", "caveat", "machine"]]
+    st.dataframe(frame, hide_index=True, height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX), column_config={
+        "study": "Study", "subject": "Of what", "metric": "Figure", "value": "Published value", "caveat": "To know",
+        "machine": "Measured on"}, alt="Published figures with their study and caveat")
