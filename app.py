@@ -21,25 +21,25 @@ tour = read_preset("tour", cores, bool(gpus.devices))
 st.markdown("Launch a sweep, watch where the time goes, find every number again tomorrow.")
 draw_machine(cpu_model(), cores, memory_limit_bytes(), [device.name for device in gpus.devices])
 
-left, right = st.columns([1, 2], gap="medium")
-with left:
-    with st.container(border=True):
-        st.subheader("One-minute tour")
-        st.markdown(f"{tour.number_of_runs} short runs of one small model with several batch sizes and worker counts: "
-                    "see where an inference pipeline waits. Images are generated, nothing is downloaded.")
-        if st.button("Start the one-minute tour", type="primary", icon=":material/play_arrow:", disabled=lab.viewer,
-                     width="stretch"):
-            launch_and_watch(lab, tour)
-    with st.container(border=True):
-        st.subheader("Running now")
-        draw_open(lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask)))
-with right:
-    st.subheader("Latest sweeps")
-    sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN))
-    if sweeps.empty:
-        empty_state("No sweeps yet. Start the tour on the left, or choose a question of your own.",
-                    "Choose a question", "pages/Launch.py")
-    for sweep in sweeps.itertuples():
-        cells = lab.keeper.once(("cells", sweep.sweep_id),
-                                lambda sweep_id=sweep.sweep_id: sweep_cells(lab.ask, sweep_id, CELLS_SHOWN))
-        draw_sweep(sweep, cells)
+cards = st.grid(2, min_column_width=300, border=True)
+with cards.cell():
+    st.subheader("One-minute tour")
+    st.markdown(f"{tour.number_of_runs} short runs of one small model with several batch sizes and worker counts: "
+                "see where an inference pipeline waits. Images are generated, nothing is downloaded.")
+    if st.button("Start the one-minute tour", type="primary", icon=":material/play_arrow:", disabled=lab.viewer):
+        launch_and_watch(lab, tour)
+with cards.cell():
+    st.subheader("Running now")
+    draw_open(lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask)))
+
+st.subheader("Latest sweeps")
+sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN))
+if sweeps.empty:
+    empty_state("No sweeps yet. Start the tour above, or choose a question of your own.", "Choose a question",
+                "pages/Launch.py")
+for sweep in sweeps.itertuples():
+    cells = lab.keeper.once(("cells", sweep.sweep_id),
+                            lambda sweep_id=sweep.sweep_id: sweep_cells(lab.ask, sweep_id, CELLS_SHOWN))
+    draw_sweep(sweep, cells)
+st.page_link("pages/Runs.py", label="What the earlier studies published, to compare with", icon=":material/menu_book:",
+             query_params={"shown": "published"})

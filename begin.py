@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -96,7 +97,14 @@ def open_desk() -> Desk:
     hand.submit(int).result()
     keeper = Keeper(Store.open(home), Lookout(home))
     keeper.start()
+    atexit.register(_close, keeper)
     return Desk(keeper, hand)
+
+
+def _close(keeper: Keeper) -> None:
+    """The server ends: the file is left whole, without a log to replay."""
+    keeper.stop()
+    keeper.store.close()
 
 
 class Lookout:

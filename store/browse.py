@@ -15,6 +15,7 @@ from analysis.expectation import PastRun
 from store.queries import KEPT, Answer, ask
 
 VARYING_SHOWN = 8
+CELLS_SHOWN = 40
 SAMPLES_SHOWN = 2_000
 """More telemetry than this is thinned evenly before it is drawn."""
 
@@ -32,7 +33,7 @@ def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000) -> p
         ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT ?""", [limit]).df()
 
 
-def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = 40) -> list[CellTimes]:
+def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = CELLS_SHOWN) -> list[CellTimes]:
     """The newest cells of a sweep over their ok runs, labelled by what sets them apart, in natural order."""
     names = varying_parameters(connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id})
     found = ask(connection, """
@@ -140,7 +141,15 @@ def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: i
         LEFT JOIN tagged t ON t.target = c.run_id LEFT JOIN tagged st ON st.target = c.sweep_id
         LEFT JOIN notes nt ON nt.target = c.run_id
         ORDER BY c.started_at DESC, c.run_id""", {**values, "names": names}).df()
+    for name in names:
+        frame[name] = _as_numbers(frame[name])
     return frame, total
+
+
+def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Parameters that are numbers sort as numbers: 32 before 128."""
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if numbers.notna().equals(column.notna()) else column
 
 
 def _where(filters: Filters) -> tuple[str, dict[str, Any]]:

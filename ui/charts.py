@@ -140,7 +140,7 @@ def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
         .encode(
             x=alt.X("start:Q", title="Time since the run was asked for (s)"), x2="end:Q",
             color=alt.Color("stage:N", title="Stage", sort=order, scale=alt.Scale(domain=order, scheme="tableau10"),
-                            legend=alt.Legend(orient="top", columns=4)),
+                            legend=alt.Legend(orient="top", title=None, columns=3)),
             tooltip=[alt.Tooltip("stage:N", title="Stage"), alt.Tooltip("seconds:Q", title="Took (s)", format=",.4~f")],
         )
         .properties(height=170)
@@ -157,4 +157,4 @@ def _phase_colour(frame: pd.DataFrame, legend: bool = True) -> alt.Color:
     present = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     domain, colours = phase_scale(present)
     return alt.Color("phase:N", title="Phase", scale=alt.Scale(domain=domain, range=colours),
-                     legend=alt.Legend(orient="top") if legend else None)
+                     legend=alt.Legend(orient="top", title=None, columns=3) if legend else None)

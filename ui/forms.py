@@ -35,9 +35,9 @@ def draw_form(experiment: Experiment, start: dict[str, list[Any]], version: str,
     shown = [name for name in COMMON if name in fields] or list(fields)
     rest = [name for name in fields if name not in shown]
     for place, names in ((st.container(), shown), (st.expander("More settings"), rest)):
-        columns = place.columns(3)
-        for index, name in enumerate(names):
-            with columns[index % 3]:
+        places = place.grid(3, min_column_width=220)
+        for name in names:
+            with places.cell():
                 _draw_field(experiment, name, fields[name], start.get(name), f"{experiment.name}.{name}.{version}",
                             disabled, filled, check)
     return filled

@@ -50,20 +50,20 @@ def draw_question(experiments: dict[str, Experiment | Broken]) -> Experiment:
 
 def draw_about(start: dict[str, Any], version: int) -> dict[str, Any]:
     """Name, repeats, order, notes and tags."""
-    columns = st.columns([2, 1, 1])
-    name = columns[0].text_input("Name", value=start.get("name", ""), max_chars=200, key=f"name.{version}",
-                                 placeholder="what you will look for tomorrow")
-    repeats = columns[1].number_input("Repeats (runs per cell)", 1, 1000, start.get("repeats", 3),
-                                      key=f"repeats.{version}", help="At least 3 for a claim, 5 for a small one.")
-    order = columns[2].selectbox("Order of the runs", list(ORDERS), key=f"order.{version}",
-                                 format_func=lambda order: ORDERS[order],
-                                 index=list(ORDERS).index(start.get("order", "random")),
-                                 help="Random: drift of the machine does not look like an effect.")
-    columns = st.columns([2, 2])
-    notes = columns[0].text_area("Notes", value=start.get("notes", ""), max_chars=20_000, height=80,
-                                 key=f"notes.{version}")
-    tags = columns[1].multiselect("Tags", start.get("tags", []), default=start.get("tags", []), max_selections=50,
-                                  accept_new_options=True, key=f"tags.{version}", placeholder="type a tag, press Enter")
+    places = st.grid(3, min_column_width=220)
+    name = places.text_input("Name", value=start.get("name", ""), max_chars=200, key=f"name.{version}",
+                             placeholder="what you will look for tomorrow")
+    repeats = places.number_input("Repeats (runs per cell)", 1, 1000, start.get("repeats", 3),
+                                  key=f"repeats.{version}", help="At least 3 for a claim, 5 for a small one.")
+    order = places.selectbox("Order of the runs", list(ORDERS), key=f"order.{version}",
+                             format_func=lambda order: ORDERS[order],
+                             index=list(ORDERS).index(start.get("order", "random")),
+                             help="Random: drift of the machine does not look like an effect.")
+    places = st.grid(2, min_column_width=300)
+    notes = places.text_area("Notes", value=start.get("notes", ""), max_chars=20_000, height=80,
+                             key=f"notes.{version}")
+    tags = places.multiselect("Tags", start.get("tags", []), default=start.get("tags", []), max_selections=50,
+                              accept_new_options=True, key=f"tags.{version}", placeholder="type a tag, press Enter")
     return {"name": name or "", "repeats": int(repeats or 1), "order": order, "notes": notes or "", "tags": tags}
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from store.browse import CELLS_SHOWN
 from store.live import LiveView
 from ui.charts import READINGS, batch_bars, batch_frame, cell_bars, cell_frame, telemetry_frame, telemetry_lines
 from ui.colours import ICONS
@@ -19,6 +20,7 @@ from ui.units import seconds
 CURVES = ("run_cpu_cores", "gpu_utilization", "power_watts", "gpu_memory_used_bytes", "resident_bytes")
 OPEN = ("running", "queued")
 LOG_TAIL_BYTES = 2_000
+PANE_PX = 420
 Act = Callable[..., None]
 
 
@@ -116,36 +118,43 @@ def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], di
 
 
 def draw_now(pictures: Pictures, log: Path | None) -> None:
-    """The run that is being measured and the finished cells, side by side with its readings and its log."""
-    run = pictures.view.run
-    left, right = st.columns(2)
-    with left:
-        if run:
-            st.subheader("Measured now")
-            st.caption(safe(", ".join(f"{name} = {value}" for name, value in run["asked"].items())) or "defaults only")
-            if pictures.batches:
-                st.markdown(about_batches(pictures.view.batches, "the last"))
-                show(pictures.batches, "batches", "Phases of the latest batches of the running run")
-            else:
-                st.info("No batch yet: the run is starting, loading its data or warming up.")
-        if pictures.cells:
-            st.subheader("Finished cells")
-            st.markdown(about_cells(pictures.view.cells))
-            show(pictures.cells, "cells", "Time per item of each finished cell, by phase")
-            st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs.")
-    with right:
-        if run:
-            st.subheader("Readings")
-            if not pictures.curves:
-                st.caption("The first readings come within a second.")
-            for title, curve in pictures.curves:
-                show(curve, title, f"{title} over the run's time")
-            if log and (text := _tail(log)):
-                st.caption("The end of its log")
-                st.code(text, language=None, height=160)
-        for ending in pictures.view.sweep["endings"]:
-            st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
-                       icon=ICONS.get(ending["status"]))
+    """The run that is being measured beside its readings and its log, then finished cells and endings."""
+    if pictures.view.run:
+        panes = st.grid(2, min_column_width=PANE_PX, gap="medium")
+        with panes.cell():
+            _draw_run(pictures, pictures.view.run)
+        with panes.cell():
+            _draw_readings(pictures, log)
+    if pictures.cells:
+        st.subheader("Finished cells")
+        st.markdown(about_cells(pictures.view.cells))
+        show(pictures.cells, "cells", "Time per item of each finished cell, by phase")
+        st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
+                   + (f" The newest {CELLS_SHOWN} cells." if len(pictures.view.cells) >= CELLS_SHOWN else ""))
+    for ending in pictures.view.sweep["endings"]:
+        st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
+                   icon=ICONS.get(ending["status"]))
+
+
+def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:
+    st.subheader("Measured now")
+    st.caption(safe(", ".join(f"{name} = {value}" for name, value in run["asked"].items())) or "defaults only")
+    if pictures.batches:
+        st.markdown(about_batches(pictures.view.batches, "the last"))
+        show(pictures.batches, "batches", "Phases of the latest batches of the running run")
+    else:
+        st.info("No batch yet: the run is starting, loading its data or warming up.")
+
+
+def _draw_readings(pictures: Pictures, log: Path | None) -> None:
+    st.subheader("Readings")
+    if not pictures.curves:
+        st.caption("The first readings come within a second.")
+    for title, curve in pictures.curves:
+        show(curve, title, f"{title} over the run's time")
+    if log and (text := _tail(log)):
+        st.caption("The end of its log")
+        st.code(text, language=None, height=160)
 
 
 def _tail(log: Path) -> str:

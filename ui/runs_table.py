@@ -23,16 +23,16 @@ def draw_filters(choices: dict[str, Any]) -> Filters:
                                  label_visibility="collapsed") or "current"
     if shown == "published":
         return Filters(shown=shown)
-    columns = st.columns([3, 3, 2, 2])
-    with columns[0]:
+    places = st.grid(4, min_column_width=190)
+    with places.cell():
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
                              placeholder="name, id, parameter value, reason, note")
-    with columns[1]:
+    with places.cell():
         sweep_id = choose("Sweep", list(choices["sweeps"]), "sweep", lambda sweep_id: choices["sweeps"][sweep_id],
                           index=None, placeholder="all sweeps")
-    with columns[2]:
+    with places.cell():
         statuses = st.multiselect("Status", STATUSES, key="status", bind="query-params", placeholder="any")
-    with columns[3]:
+    with places.cell():
         tag = st.selectbox("Tag", choices["tags"], index=None, key="tag", bind="query-params", placeholder="any")
     return Filters(text or "", sweep_id, statuses, tag, shown)
 
