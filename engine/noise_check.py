@@ -87,9 +87,12 @@ def run_check(home: Home, seconds: float = CHECK_S,
         raise InputError(f"seconds={seconds}: must be more than 0 and at most {LONGEST_S:g}")
     refuse_while_measuring(home)
     home.root.mkdir(parents=True, exist_ok=True)
+    environment = dict(os.environ)
+    if lock := environment.get("PHASELAB_MACHINE_LOCK"):
+        environment["PHASELAB_MACHINE_LOCK"] = os.path.abspath(lock)  # the check's process has another working folder
     process = subprocess.Popen([sys.executable, "-m", "engine.noise_check", str(home.root), repr(seconds)],
-                               cwd=PROJECT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, start_new_session=True)
+                               cwd=PROJECT, env=environment, text=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     began = perf_counter()
     try:
         # Few looks: whoever waits here uses the machine that is checked.

@@ -1,35 +1,84 @@
-"""Machine: what this machine can measure, what is missing, and what the lab has written."""
+"""Machine: how quiet it is, what it can measure, what is missing, and what the lab has on disk."""
+
+import os
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
+from analysis.quietness import Part, assess
 from begin import begin
-from engine.doctor import examine
+from engine.caches import list_caches, remove_cache
+from engine.disk_use import measure_rest, measure_store, measure_sweeps, measure_use
+from engine.doctor import examine, examine_gpus
+from engine.home import Home
+from engine.noise_check import CHECK_S, read_last, run_check
+from engine.params import InputError
 from store.queries import count_rows, list_problems
-from ui.frame import safe
-from ui.units import size
+from ui import machine_page as draw
+from ui.units import seconds, size
+
+VIEWER = "Viewer mode: look at everything, change nothing."
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def examined(root: str) -> dict[str, Any]:
+    """What takes a walk over the disk or a word with the driver, for some seconds."""
+    home = Home(Path(root))
+    uses = {"Journals and logs": measure_sweeps(home), "Store": measure_store(home), "Caches": measure_use(home.cache),
+            "Notes, queue and the like": measure_rest(home)}
+    return {"report": examine(home), "gpus": examine_gpus(), "uses": uses, "caches": list_caches(home)}
+
+
+def clean(name: str) -> None:
+    """A button's work. The check is here too: a browser can press what is drawn as disabled."""
+    if lab.viewer:
+        st.toast(VIEWER, icon=":material/error:")
+        return
+    try:
+        freed = remove_cache(lab.home, name)
+    except InputError as error:
+        st.toast(draw.safe(error), icon=":material/error:", duration="long")
+    else:
+        st.toast(f"Removed {draw.safe(name)}: {size(freed)} are free again.", icon=":material/check_circle:")
+    examined.clear()
+
+
+def check_noise() -> None:
+    if lab.viewer:
+        st.error(VIEWER)
+        return
+    bar = st.progress(0.0, text="The same small piece of work, again and again")
+    try:
+        run_check(lab.home, CHECK_S, lambda share: bar.progress(share, text=f"{share:.0%} of {seconds(CHECK_S)}"))
+    except InputError as error:
+        st.warning(draw.safe(error), icon=":material/block:")
+    bar.empty()
+
 
 lab = begin("Machine")
-report = examine(lab.home)
-with st.container(horizontal=True):
-    st.metric("Cores for the lab", f"{report['cores_allowed']:g}", border=True)
-    st.metric("Memory limit", size(report["memory_limit_bytes"]), border=True)
-    st.metric("GPUs", len(report["gpus"]), border=True)
-    st.metric("Free disk", size(report["free_disk_bytes"]), border=True)
-st.markdown(f"{safe(report['cpu'] or 'unknown CPU')} · Python {report['python']} · driver {report['driver'] or 'none'}")
-for sentence in report["missing"]:
-    st.info(f"Missing: {safe(sentence)}", icon=":material/info:")
+facts = examined(str(lab.home.root))
+report = facts["report"]
+draw.draw_facts(report)
 
-left, right = st.columns(2)
+st.subheader("How quiet is it?")
+if st.button(f"Check how quiet this machine is ({CHECK_S:g} s)", type="primary", icon=":material/graphic_eq:",
+             disabled=lab.viewer, key="check_noise"):
+    check_noise()
+if check := read_last(lab.home):
+    draw.draw_quietness(check, assess([Part(part.name, part.tracks) for part in check.parts], check.others_cpu_cores,
+                                      check.steal_share, check.cores_allowed, check.gpu_busy), os.uname().nodename)
+else:
+    st.markdown("Not checked yet. The check runs a small fixed load on one core and then on all, and says what "
+                "difference between two cells this machine could show.")
+
+left, right = st.columns(2, gap="medium")
 with left:
-    st.subheader("Libraries")
-    st.table({name: version or "not installed" for name, version in report["libraries"].items()}, border="horizontal")
+    draw.draw_missing(report["missing"])
+    draw.draw_problems(list_problems(lab.ask))
 with right:
-    st.subheader("What the lab has written")
-    used = {"Journals": lab.home.sweeps, "Images and weights": lab.home.cache, "Store": lab.home.store}
-    st.table({name: size(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir()
-                         else path.stat().st_size if path.exists() else 0) for name, path in used.items()},
-             border="horizontal")
-    st.caption(f"In {lab.home.root}")
-    st.table({table: f"{count:,} rows" for table, count in count_rows(lab.ask).items() if count}, border="horizontal")
-for problem in list_problems(lab.ask):
-    st.warning(f"{safe(problem['journal'])}: {safe(problem['problem'] or 'its end was torn off when its writer died')}")
+    draw.draw_disk(facts["uses"], report["free_disk_bytes"], report["home"])
+    draw.draw_rows(count_rows(lab.ask))
+draw.draw_caches(facts["caches"], lab.viewer, clean)
+draw.draw_devices(report, *facts["gpus"])
+draw.draw_versions(report)
