@@ -31,16 +31,14 @@ def examined(root: str) -> dict[str, Any]:
 
 
 def clean(name: str) -> None:
-    """A button's work. The check is here too: a browser can press what is drawn as disabled."""
-    if lab.viewer:
-        st.toast(VIEWER, icon=":material/error:")
-        return
+    """A button's work; what came of it is told by the next drawing. Checked here too, not only by disabled buttons."""
     try:
+        if lab.viewer:
+            raise InputError(VIEWER)
         freed = remove_cache(lab.home, name)
+        st.session_state["cleaned"] = f"Removed {draw.safe(name)}: {size(freed)} are free again.", "check_circle"
     except InputError as error:
-        st.toast(draw.safe(error), icon=":material/error:", duration="long")
-    else:
-        st.toast(f"Removed {draw.safe(name)}: {size(freed)} are free again.", icon=":material/check_circle:")
+        st.session_state["cleaned"] = draw.safe(error), "error"
     examined.clear()
 
 
@@ -57,6 +55,8 @@ def check_noise() -> None:
 
 
 lab = begin("Machine")
+if told := st.session_state.pop("cleaned", None):
+    st.toast(told[0], icon=f":material/{told[1]}:", duration="long")
 facts = examined(str(lab.home.root))
 report = facts["report"]
 draw.draw_facts(report)

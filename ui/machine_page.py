@@ -211,15 +211,21 @@ def draw_caches(entries: Sequence[CacheEntry], viewer: bool, clean: Callable[[st
 
 
 def draw_clean(entry: CacheEntry, viewer: bool, clean: Callable[[str], None]) -> None:
-    """Asks first: the popover says what goes and what it takes to have it again."""
     if entry.kept_because:
         st.caption(safe(entry.kept_because))
-        return
-    with st.popover("Clean", disabled=viewer, help="Asks before it removes"):
-        st.markdown(f"Remove **{safe(entry.title)}**, {size(entry.size_bytes)}?")
-        st.caption(f"{safe(entry.again)}. Measurements are not touched.")
-        st.button(f"Remove {size(entry.size_bytes)}", key=f"clean {entry.name}", type="primary", on_click=clean,
-                  args=(entry.name,), disabled=viewer)
+    elif st.button("Clean", key=f"ask {entry.name}", disabled=viewer, help="Asks before it removes"):
+        ask_first(entry, clean)
+
+
+# A dialog and not a popover: an open popover stays at its place, and after a removal that place is the next entry's.
+@st.dialog("Remove from the cache?")
+def ask_first(entry: CacheEntry, clean: Callable[[str], None]) -> None:
+    st.markdown(f"**{safe(entry.title)}**, {size(entry.size_bytes)} in {entry.files:,} "
+                f"file{'s' if entry.files != 1 else ''}.")
+    st.caption(f"{safe(entry.again)}. Measurements are not touched.")
+    if st.button(f"Remove {size(entry.size_bytes)}", key=f"clean {entry.name}", type="primary", on_click=clean,
+                 args=(entry.name,)):
+        st.rerun()
 
 
 def draw_rows(counts: Mapping[str, int]) -> None:
