@@ -6,10 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.quietness import Part, assess
 from begin import begin
-from engine.caches import list_caches, remove_cache
-from engine.disk_use import measure_rest, measure_store, measure_sweeps, measure_use
+from engine.caches import CacheEntry, list_caches, remove_cache
+from engine.disk_use import Use, measure_rest, measure_store, measure_sweeps
 from engine.doctor import examine, examine_gpus
 from engine.home import Home
 from engine.noise_check import CHECK_S, read_last, run_check
@@ -22,12 +21,18 @@ VIEWER = "Viewer mode: look at everything, change nothing."
 
 
 @st.cache_data(ttl=10, show_spinner=False)
-def examined(root: str) -> dict[str, Any]:
-    """What takes a walk over the disk or a word with the driver, for some seconds."""
+def examined(root: str) -> tuple[dict[str, Any], tuple[list[dict[str, Any]], list[str]]]:
+    """Kept for some seconds: the driver is asked, and experiments are looked for."""
+    return examine(Home(Path(root))), examine_gpus()
+
+
+@st.cache_data(ttl=10, show_spinner="Measuring what is on disk")
+def measured(root: str) -> tuple[dict[str, Use], list[CacheEntry]]:
     home = Home(Path(root))
-    uses = {"Journals and logs": measure_sweeps(home), "Store": measure_store(home), "Caches": measure_use(home.cache),
-            "Notes, queue and the like": measure_rest(home)}
-    return {"report": examine(home), "gpus": examine_gpus(), "uses": uses, "caches": list_caches(home)}
+    caches = list_caches(home)
+    return {"Journals and logs": measure_sweeps(home), "Store": measure_store(home),
+            "Caches": Use(sum(entry.size_bytes for entry in caches), sum(entry.files for entry in caches)),
+            "Notes, queue and the like": measure_rest(home)}, caches
 
 
 def clean(name: str) -> None:
@@ -40,6 +45,7 @@ def clean(name: str) -> None:
     except InputError as error:
         st.session_state["cleaned"] = draw.safe(error), "error"
     examined.clear()
+    measured.clear()
 
 
 def check_noise() -> None:
@@ -57,28 +63,26 @@ def check_noise() -> None:
 lab = begin("Machine")
 if told := st.session_state.pop("cleaned", None):
     st.toast(told[0], icon=f":material/{told[1]}:", duration="long")
-facts = examined(str(lab.home.root))
-report = facts["report"]
+report, gpus = examined(str(lab.home.root))
 draw.draw_facts(report)
 
 st.subheader("How quiet is it?")
 if st.button(f"Check how quiet this machine is ({CHECK_S:g} s)", type="primary", icon=":material/graphic_eq:",
              disabled=lab.viewer, key="check_noise"):
     check_noise()
-if check := read_last(lab.home):
-    draw.draw_quietness(check, assess([Part(part.name, part.tracks) for part in check.parts], check.others_cpu_cores,
-                                      check.steal_share, check.cores_allowed, check.gpu_busy), os.uname().nodename)
-else:
-    st.markdown("Not checked yet. The check runs a small fixed load on one core and then on all, and says what "
-                "difference between two cells this machine could show.")
+draw.draw_quietness(read_last(lab.home), os.uname().nodename)
 
 left, right = st.columns(2, gap="medium")
+caches = st.container()
 with left:
     draw.draw_missing(report["missing"])
     draw.draw_problems(list_problems(lab.ask))
-with right:
-    draw.draw_disk(facts["uses"], report["free_disk_bytes"], report["home"])
-    draw.draw_rows(count_rows(lab.ask))
-draw.draw_caches(facts["caches"], lab.viewer, clean)
-draw.draw_devices(report, *facts["gpus"])
+draw.draw_devices(report, *gpus)
 draw.draw_versions(report)
+# Last, because the first visit walks over every journal: all else is on the page by then.
+uses, entries = measured(str(lab.home.root))
+with right:
+    draw.draw_disk(uses, report["free_disk_bytes"], report["home"])
+    draw.draw_rows(count_rows(lab.ask))
+with caches:
+    draw.draw_caches(entries, lab.viewer, clean)

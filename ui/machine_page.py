@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from analysis.quietness import NOISY_SPREAD, QUIET_SPREAD, Quietness, percent
+from analysis.quietness import NOISY_SPREAD, QUIET_SPREAD, Part, Quietness, assess, percent
 from ui.frame import safe
 from ui.noise_chart import DrawnPart, noise_strip, slower_than_drawn
 from ui.units import metric_amount, seconds, size
@@ -37,7 +37,13 @@ def draw_facts(report: Mapping[str, Any]) -> None:
 # -- the noise check ---------------------------------------------------------------------------------------------------
 
 
-def draw_quietness(check: NoiseCheck, found: Quietness, hostname: str) -> None:
+def draw_quietness(check: NoiseCheck | None, hostname: str) -> None:
+    if check is None:
+        st.markdown("Not checked yet. The check runs a small fixed load on one core and then on all, and says what "
+                    "difference between two cells this machine could show.")
+        return
+    found = assess([Part(part.name, part.tracks) for part in check.parts], check.others_cpu_cores, check.steal_share,
+                   check.cores_allowed, check.gpu_busy)
     say = {"quiet": st.success, "usable with repeats": st.info, "noisy": st.warning}[found.verdict]
     icon = {"quiet": ":material/check_circle:", "usable with repeats": ":material/replay:",
             "noisy": ":material/graphic_eq:"}[found.verdict]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,19 +165,13 @@ def test_names_in_the_cache_and_of_machines_are_shown_as_text(lab: Lab) -> None:
     assert any("another machine" in text for text in shown)
 
 
-def test_what_a_gpu_does_not_tell_is_not_available(tmp_path: Path) -> None:
+def test_what_a_gpu_does_not_tell_is_not_available() -> None:
     from ui.machine_page import gpu_table
 
     (row,) = gpu_table([{"index": 0, "name": "Stub", "memory_total_bytes": None, "gpu_utilization": 0.0,
                          "power_watts": None}]).to_dict("records")
     assert row["Memory"] == row["Power"] == row["Clock"] == "not available"
     assert row["Busy"] == "0.0%", "a reading of zero is a reading"
-
-
-def test_the_gpus_of_the_doctor(tmp_path: Path) -> None:
-    code = "import json; from engine.doctor import examine_gpus; print(json.dumps(examine_gpus()))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert "gpu_utilization" in done.stdout or done.stdout.startswith("[[]")
 
 
 def test_the_strip_draws_every_piece_until_there_are_too_many() -> None:
