@@ -148,7 +148,7 @@ def draw_devices(report: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], p
         st.dataframe(gpu_table(gpus), hide_index=True, alt="GPUs with their memory, use, power, temperature and clock")
         st.caption("Busy is the share of time in which some kernel ran, however small: it is not efficiency.")
     for problem in problems:
-        st.warning(safe(problem), icon=":material/warning:")
+        st.caption(safe(problem))
 
 
 def gpu_table(gpus: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -172,7 +172,7 @@ def draw_missing(missing: Sequence[str]) -> None:
         with st.container(border=True):
             st.markdown(f":material/info: {safe(_capital(what))}")
             if remedy:
-                st.caption(code_as_code(remedy))
+                st.caption(code_as_code(_capital(remedy)))
 
 
 def code_as_code(text: str) -> str:
