@@ -26,8 +26,8 @@ def test_a_check_is_measured_and_kept(lab: Lab) -> None:
     for part in check.parts:
         for track in part.tracks:
             assert len(track) >= LEAST_PIECES and min(track) > 0
-            # The pieces fill the part: nothing else happened between them.
-            assert sum(track) <= part.seconds
+            # Pieces lie within the part, on the clock of the process that worked (each is rounded to the nanosecond).
+            assert sum(track) <= part.seconds + 1e-9 * len(track)
     assert check.steal_share is None or 0 <= check.steal_share <= 1
     assert check.others_cpu_cores is not None and check.others_cpu_cores >= 0
     assert shares == sorted(shares) and shares[-1] == 1
