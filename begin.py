@@ -17,7 +17,7 @@ from engine.params import InputError
 from store.database import Store, StoreHeld, StoreUnusable
 from store.keeper import Activity, Keeper
 from store.live import open_sweeps
-from ui.frame import draw_frame, draw_open_sweeps, safe
+from ui.frame import VIEWER, draw_frame, draw_open_sweeps, safe
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +51,7 @@ class Lab(NamedTuple):
         """Everything a page changes is changed here: a viewer is refused whatever the browser sent, a wrong input is
         told as a sentence. Returns what the act returned (True for nothing), None if it was refused."""
         if self.viewer:
-            say("This server is for viewers: look at everything, change nothing.")
+            say(VIEWER)
             return None
         try:
             done = open_desk().hand.submit(act, *arguments).result()

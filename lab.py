@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
+from analysis.quietness import Part, assess
 from engine import queue
 from engine.data import DataError, fetch_imagenette
 from engine.doctor import examine
@@ -28,6 +30,7 @@ from engine.launch import cancel as cancel_sweep
 from engine.launch import extend as extend_sweep
 from engine.launch import find_sweep, launch, wait_until_ended
 from engine.launch import resume as resume_sweep
+from engine.noise_check import CHECK_S, LONGEST_S, run_check
 from engine.params import InputError, allowed_values
 from engine.registry import Broken, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
@@ -37,7 +40,7 @@ from store.database import Store, StoreHeld, StoreUnusable
 from store.export import TABLES, export_sweep
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
-from ui.terminal_tables import print_doctor, print_run, print_runs, print_sweeps
+from ui.terminal_tables import print_doctor, print_noise, print_run, print_runs, print_sweeps
 
 PROBLEMS = (InputError, DataError, StoreHeld, StoreUnusable, JournalDamage)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
@@ -186,6 +189,22 @@ def doctor(as_json: bool) -> None:
         with open_for_reading() as store:
             report["journal_problems"] = list_problems(store.connection)
     print_json(report) if as_json else print_doctor(report)
+
+
+@cli.command()
+@click.option("--seconds", type=click.FloatRange(0.1, LONGEST_S), default=CHECK_S, show_default=True)
+@as_json
+def noise(seconds: float, as_json: bool) -> None:
+    """How quiet this machine is: a fixed small load for some seconds, and what its spread means for measuring."""
+    check = run_check(lab_home(), seconds)
+    found = assess([Part(part.name, part.tracks) for part in check.parts], check.others_cpu_cores, check.steal_share,
+                   check.cores_allowed, check.gpu_busy)
+    if as_json:
+        print_json({"verdict": found.verdict, "reasons": found.reasons, "meaning": found.meaning,
+                    "block_spread": found.block_spread, "shown_difference": found.shown, "slowdown": found.slowdown,
+                    "parts": [spread._asdict() for spread in found.parts], "check": to_builtins(check)})
+    else:
+        print_noise(found, check.others_cpu_cores, check.steal_share)
 
 
 @cli.command()

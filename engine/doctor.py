@@ -15,6 +15,7 @@ from engine.nvml import Gpus
 from engine.registry import Broken, load_all
 
 LIBRARIES = ("torch", "torchvision", "duckdb", "streamlit", "altair", "nvidia-ml-py", "pydantic", "psutil", "msgspec")
+GPU_METRICS = ("gpu_memory_used_bytes", "gpu_utilization", "power_watts", "temperature_celsius", "sm_clock_hz")
 LITTLE_SPACE_BYTES = 5 * 2**30
 
 
@@ -32,6 +33,7 @@ def examine(home: Home) -> dict[str, Any]:
         "memory_limit_bytes": memory_limit_bytes(),
         "gpus": [device.name for device in gpus.devices],
         "driver": gpus.driver_version,
+        "cuda_driver": gpus.cuda_driver_version,
         "home": str(home.root),
         "free_disk_bytes": shutil.disk_usage(existing).free,
         "experiments": [name for name, entry in experiments.items() if not isinstance(entry, Broken)],
@@ -52,6 +54,20 @@ def examine(home: Home) -> dict[str, Any]:
     report["missing"] = missing
     gpus.close()
     return report
+
+
+def examine_gpus() -> tuple[list[dict[str, Any]], list[str]]:
+    """Each GPU with what NVML tells about it now, None for what it does not; and what went wrong, in sentences."""
+    gpus = Gpus.open()
+    found = []
+    for device in gpus.devices:
+        told: dict[str, Any] = dict.fromkeys(GPU_METRICS)
+        told |= {reading.metric: reading.value for reading in gpus.read(device)}
+        found.append({"index": device.index, "name": device.name, "memory_total_bytes": device.memory_total_bytes,
+                      "pci_bus_id": device.pci_bus_id, **told})
+    problems = list(gpus.problems)
+    gpus.close()
+    return found, problems
 
 
 def _version(name: str) -> str | None:

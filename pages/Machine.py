@@ -1,35 +1,86 @@
-"""Machine: what this machine can measure, what is missing, and what the lab has written."""
+"""Machine: how quiet it is, what it can measure, what is missing, and what the lab has on disk."""
+
+import os
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from begin import begin
-from engine.doctor import examine
+from engine.caches import CacheEntry, list_caches, remove_cache
+from engine.disk_use import Use, measure_rest, measure_store, measure_sweeps
+from engine.doctor import examine, examine_gpus
+from engine.home import Home
+from engine.noise_check import CHECK_S, read_last, run_check
+from engine.params import InputError
 from store.queries import count_rows, list_problems
-from ui.frame import safe
-from ui.units import size
+from ui import machine_page as draw
+from ui.frame import VIEWER
+from ui.units import seconds, size
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def examined(root: str) -> tuple[dict[str, Any], tuple[list[dict[str, Any]], list[str]]]:
+    """Kept for some seconds: the driver is asked, and experiments are looked for."""
+    return examine(Home(Path(root))), examine_gpus()
+
+
+@st.cache_data(ttl=10, show_spinner="Measuring what is on disk")
+def measured(root: str) -> tuple[dict[str, Use], list[CacheEntry]]:
+    home = Home(Path(root))
+    caches = list_caches(home)
+    return {"Journals and logs": measure_sweeps(home), "Store": measure_store(home),
+            "Caches": Use(sum(entry.size_bytes for entry in caches), sum(entry.files for entry in caches)),
+            "Notes, queue and the like": measure_rest(home)}, caches
+
+
+def clean(name: str) -> None:
+    """A button's work; what came of it is told by the next drawing."""
+    def tell(problem: str) -> None:
+        st.session_state["cleaned"] = problem, "error"
+
+    freed = lab.do(remove_cache, lab.home, name, say=tell)
+    if freed is not None:
+        st.session_state["cleaned"] = f"Removed {draw.safe(name)}: {size(freed)} are free again.", "check_circle"
+    examined.clear()
+    measured.clear()
+
+
+def check_noise() -> None:
+    if lab.viewer:
+        st.error(VIEWER)
+        return
+    bar = st.progress(0.0, text="The same small piece of work, again and again")
+    try:
+        run_check(lab.home, CHECK_S, lambda share: bar.progress(share, text=f"{share:.0%} of {seconds(CHECK_S)}"))
+    except InputError as error:
+        st.warning(draw.safe(error), icon=":material/block:")
+    bar.empty()
+
 
 lab = begin("Machine")
-report = examine(lab.home)
-with st.container(horizontal=True):
-    st.metric("Cores for the lab", f"{report['cores_allowed']:g}", border=True)
-    st.metric("Memory limit", size(report["memory_limit_bytes"]), border=True)
-    st.metric("GPUs", len(report["gpus"]), border=True)
-    st.metric("Free disk", size(report["free_disk_bytes"]), border=True)
-st.markdown(f"{safe(report['cpu'] or 'unknown CPU')} · Python {report['python']} · driver {report['driver'] or 'none'}")
-for sentence in report["missing"]:
-    st.info(f"Missing: {safe(sentence)}", icon=":material/info:")
+if told := st.session_state.pop("cleaned", None):
+    st.toast(told[0], icon=f":material/{told[1]}:", duration="long")
+report, gpus = examined(str(lab.home.root))
+draw.draw_facts(report)
 
-left, right = st.columns(2)
+st.subheader("How quiet is it?")
+if st.button(f"Check how quiet this machine is ({CHECK_S:g} s)", type="primary", icon=":material/graphic_eq:",
+             disabled=lab.viewer, key="check_noise"):
+    check_noise()
+draw.draw_quietness(read_last(lab.home), os.uname().nodename)
+
+left, right = st.columns(2, gap="medium")
+caches = st.container()
 with left:
-    st.subheader("Libraries")
-    st.table({name: version or "not installed" for name, version in report["libraries"].items()}, border="horizontal")
+    draw.draw_missing(report["missing"])
+    draw.draw_problems(list_problems(lab.ask))
+draw.draw_devices(report, *gpus)
+draw.draw_versions(report)
+# Last, because the first visit walks over every journal: all else is on the page by then.
+uses, entries = measured(str(lab.home.root))
 with right:
-    st.subheader("What the lab has written")
-    used = {"Journals": lab.home.sweeps, "Images and weights": lab.home.cache, "Store": lab.home.store}
-    st.table({name: size(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir()
-                         else path.stat().st_size if path.exists() else 0) for name, path in used.items()},
-             border="horizontal")
-    st.caption(f"In {lab.home.root}")
-    st.table({table: f"{count:,} rows" for table, count in count_rows(lab.ask).items() if count}, border="horizontal")
-for problem in list_problems(lab.ask):
-    st.warning(f"{safe(problem['journal'])}: {safe(problem['problem'] or 'its end was torn off when its writer died')}")
+    draw.draw_disk(uses, report["free_disk_bytes"], report["home"])
+    draw.draw_rows(count_rows(lab.ask))
+with caches:
+    draw.draw_caches(entries, lab.viewer, clean)

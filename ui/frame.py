@@ -8,6 +8,8 @@ import streamlit as st
 
 from ui.colours import ICONS
 
+VIEWER = "Viewer mode: look at everything, change nothing."
+
 
 class Page(NamedTuple):
     file: str
@@ -38,7 +40,7 @@ def draw_frame(title: str, viewer: bool) -> None:
                 group = entry.group
             st.page_link(entry.file, label=entry.title, icon=entry.icon)
         if viewer:
-            st.info("Viewer mode: look at everything, change nothing.", icon=":material/visibility:")
+            st.info(VIEWER, icon=":material/visibility:")
     st.title(title)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.quietness import Quietness, percent
 from ui.units import amount, metric_amount, number, seconds, size
 
 PARAMS_SHOWN = 6
@@ -107,6 +108,22 @@ def print_doctor(report: dict[str, Any]) -> None:
         _print(_text(f"{name.removesuffix('_bytes').replace('_', ' ')}: {'none' if value is None else value}"))
     for sentence in report["missing"]:
         _print(_text(f"missing: {sentence}"))
+
+
+def print_noise(found: Quietness, others_cpu_cores: float | None, steal_share: float | None) -> None:
+    _print(_text(f"{found.verdict}: {found.meaning}"))
+    for reason in found.reasons:
+        _print(_text(f"because {reason}"))
+    table = Table("load", "piece, median", "5 % to 95 %", "slowest", "interrupted", "block to block", box=None)
+    for part in found.parts:
+        table.add_row(*map(_text, (part.name, seconds(part.median_s), f"-{percent(part.low)} to +{percent(part.high)}",
+                                   f"{part.worst:.1f} x median", f"{part.slow_pieces} of {part.pieces}",
+                                   percent(part.block_spread))))
+    _print(table)
+    others = "not available" if others_cpu_cores is None else f"{others_cpu_cores:.2f} cores"
+    stolen = "not available" if steal_share is None else percent(steal_share)
+    _print(_text(f"other processes: {others}; stolen by other machines: {stolen}"))
+    _print(_text("A check of seconds cannot see what changes over minutes; memory, disk and GPU are not loaded."))
 
 
 def _varying(runs: list[dict[str, Any]]) -> list[str]:

@@ -85,6 +85,18 @@ def test_readings_are_in_base_units(ask: Ask) -> None:
     assert problems == []
 
 
+def test_the_doctor_tells_what_a_gpu_tells_and_nothing_else(ask: Ask) -> None:
+    code = "import json; from engine.doctor import examine_gpus; print(json.dumps(examine_gpus()))"
+    gpus, problems = ask(code, STUB_ABSENT="power,memory_info")
+    assert [(gpu["index"], gpu["name"]) for gpu in gpus] == [(0, "Stub GPU A"), (1, "Stub GPU B")]
+    for gpu in gpus:
+        assert gpu["power_watts"] is gpu["memory_total_bytes"] is None, "unknown is not 0"
+        assert gpu["temperature_celsius"] == 62
+    assert any("power_watts" in problem for problem in problems)
+    gpus, problems = ask(code)
+    assert gpus[0]["memory_total_bytes"] == 24 * GIB and problems == []
+
+
 def test_an_old_driver_gives_the_same_metrics(tmp_path: Path) -> None:
     *readings, problems = run(READ_ONCE, build(tmp_path, "-DOLD_DRIVER"), STUB_GPUS="1")
     assert [metric for _, metric, _ in readings] == ALL_METRICS

@@ -6,11 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import streamlit as st
+from drawn_page import draw
 from driven_lab import Lab
-from streamlit.testing.v1 import AppTest
-
-from engine.home import PROJECT
 
 PAGES = ["app.py", "pages/Launch.py", "pages/Live.py", "pages/Runs.py", "pages/Machine.py"]
 
@@ -28,34 +25,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(lab: Lab, request: pytest.FixtureRequest) -> Lab:
     if getattr(request, "param", "empty") == "measured":
         shutil.copytree(request.getfixturevalue("measured"), lab.home.root)
-    st.cache_resource.clear()
     return lab
-
-
-def draw(page: str, **query: str) -> AppTest:
-    test = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=60)
-    for name, value in query.items():
-        test.query_params[name] = value
-    if page != "app.py":
-        test.switch_page(page)
-    test.run()
-    assert not test.exception, [error.message for error in test.exception]
-    return test
-
-
-@pytest.fixture(autouse=True)
-def close_store() -> object:
-    """One process, many labs: each test's store is closed after it."""
-    yield
-    from begin import open_desk
-
-    try:
-        keeper = open_desk().keeper
-    except Exception:
-        return
-    keeper.stop()
-    keeper.store.close()
-    st.cache_resource.clear()
 
 
 @pytest.mark.parametrize("home", ["empty", "measured"], indirect=True)
