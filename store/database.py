@@ -17,7 +17,7 @@ import duckdb
 
 from engine.files import try_lock
 from engine.home import Home
-from store.ingest import Report, ingest
+from store.ingest import Report, ingest, ingest_people
 from store.schema import NewerStore, migrate
 
 SPACE_NEEDED_BYTES = 16 * 2**20
@@ -109,7 +109,8 @@ class Store:
         connection = duckdb.connect(":memory:")
         migrate(connection)
         store = cls(home, connection, None)
-        store.notice = "; ".join(store.ingest(sweep_ids).problems)
+        problems = store.ingest(sweep_ids).problems + ingest_people(connection, home).problems
+        store.notice = "; ".join(problems)
         return store
 
     def ingest(self, sweep_ids: Iterable[str] | None = None) -> Report:

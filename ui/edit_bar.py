@@ -20,13 +20,13 @@ def draw_edit_bar(targets: list[str], what: str, shown: str, known_tags: list[st
         tag = st.selectbox("Tag", known_tags, index=None, accept_new_options=True, key=f"{key}_tag_value",
                            placeholder="choose one or type a new one")
         with st.container(horizontal=True):
-            st.button(f"Tag {what}", disabled=not tag, on_click=edit, args=(targets, "tag", tag or ""),
-                      key=f"{key}_do_tag")
-            st.button("Take the tag away", disabled=not tag, on_click=edit, args=(targets, "untag", tag or ""),
-                      key=f"{key}_do_untag")
+            for label, act in ((f"Tag {what}", "tag"), ("Take the tag away", "untag")):
+                st.button(label, disabled=disabled or not tag, on_click=edit, args=(targets, act, tag or ""),
+                          key=f"{key}_do_{act}")
     with st.popover("Note", icon=":material/edit_note:", disabled=disabled, key=f"{key}_note"):
         text = st.text_area(f"Note on {what}", value=note, max_chars=20_000, key=f"{key}_note_value")
-        st.button("Keep the note", on_click=edit, args=(targets, "note", text or ""), key=f"{key}_do_note")
+        st.button("Keep the note", on_click=edit, args=(targets, "note", text or ""), key=f"{key}_do_note",
+                  disabled=disabled)
     if shown == "deleted":
         st.button("Restore", icon=":material/restore_from_trash:", disabled=disabled, on_click=edit,
                   args=(targets, "restore", ""), key=f"{key}_restore")
@@ -44,9 +44,9 @@ def ask_before_delete(targets: list[str], what: str, edit: Edit) -> None:
     st.markdown(f"{safe(what).capitalize()} will vanish from tables, charts and exports. This can be undone until the "
                 "deleted ones are erased.")
     with st.container(horizontal=True):
-        if st.button(f"Delete {what}", type="primary", icon=":material/delete:"):
-            edit(targets, "delete", "")
-            st.rerun()
+        if st.button(f"Delete {what}", type="primary", icon=":material/delete:", on_click=edit,
+                     args=(targets, "delete", "")):
+            st.rerun()  # closes the dialog
         if st.button("Keep"):
             st.rerun()
 
@@ -63,8 +63,7 @@ def draw_undo(edit: Edit) -> None:
 def ask_before_erase(count: int, erase: Callable[[], Any]) -> None:
     st.markdown(f"All {count:,} deleted sweeps and runs are erased with their journals. This cannot be undone.")
     with st.container(horizontal=True):
-        if st.button(f"Erase {count:,} for good", type="primary", icon=":material/delete_forever:"):
-            erase()
+        if st.button(f"Erase {count:,} for good", type="primary", icon=":material/delete_forever:", on_click=erase):
             st.rerun()
         if st.button("Keep"):
             st.rerun()

@@ -1,0 +1,91 @@
+"""The Runs page: tags, notes, archive, delete with a question and an undo; a viewer can do none of it."""
+
+from __future__ import annotations
+
+import pytest
+from drawn_page import draw, no_exception
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.errors import AppTestError
+
+from engine.people import annotate
+from tests.store.small_lab import write_sweep
+
+
+@pytest.fixture
+def sweep_id(lab: Lab) -> str:
+    return write_sweep(lab.home)
+
+
+def press(page: AppTest, key: str) -> AppTest:
+    return no_exception(page.button(key=key).click().run())
+
+
+def caption(page: AppTest) -> str:
+    return " ".join(text.value for text in page.caption)
+
+
+def test_a_sweep_is_tagged_and_found_by_its_tag(lab: Lab, sweep_id: str) -> None:
+    annotate(lab.home, ["another sweep"], "tag", "good")
+    page = draw("pages/Runs.py", sweep=sweep_id)
+    page.selectbox(key="sweep_tag_value").set_value("good").run()
+    press(page, "sweep_do_tag")
+    assert "3 runs" in caption(draw("pages/Runs.py", tag="good"))
+    page = draw("pages/Runs.py", sweep=sweep_id)
+    page.selectbox(key="sweep_tag_value").set_value("good").run()
+    press(page, "sweep_do_untag")
+    assert "3 runs" not in caption(draw("pages/Runs.py", tag="good"))
+
+
+def test_a_note_is_kept_and_shown_with_its_markdown_as_text(lab: Lab, sweep_id: str) -> None:
+    run_id = lab.json("runs")["runs"][0]["run_id"]
+    page = draw("pages/Runs.py", run=run_id)
+    page.text_area(key="one_note_value").set_value("<script>alert(1)</script> ![x](http://a.b/c)").run()
+    press(page, "one_do_note")
+    shown = [text.value for text in draw("pages/Runs.py", run=run_id).markdown if "alert" in text.value]
+    assert shown and "<script>" not in shown[0] and "![x](" not in shown[0]
+
+
+def test_archived_runs_leave_the_current_ones(lab: Lab, sweep_id: str) -> None:
+    press(draw("pages/Runs.py", sweep=sweep_id), "sweep_archive")
+    assert "No run fits" in " ".join(text.value for text in draw("pages/Runs.py").markdown)
+    assert "3 runs" in caption(draw("pages/Runs.py", shown="archived"))
+
+
+def test_a_delete_asks_and_can_be_undone(lab: Lab, sweep_id: str) -> None:
+    page = press(draw("pages/Runs.py", sweep=sweep_id), "sweep_delete")
+    assert len(lab.json("runs")["runs"]) == 3  # asked only
+    confirm = next(button for button in page.button if button.label == "Delete this sweep")
+    page = no_exception(confirm.click().run())
+    assert lab.json("sweeps")["sweeps"] == []
+    press(page, "undo_delete")
+    assert len(lab.json("runs")["runs"]) == 3
+
+
+def test_erasing_asks_and_then_nothing_is_left(lab: Lab, sweep_id: str) -> None:
+    page = press(draw("pages/Runs.py", sweep=sweep_id), "sweep_delete")
+    no_exception(next(button for button in page.button if button.label == "Delete this sweep").click().run())
+    page = draw("pages/Runs.py", shown="deleted")
+    page = no_exception(next(b for b in page.button if b.label == "Erase all deleted for good").click().run())
+    assert lab.home.sweep_ids() == [sweep_id]
+    no_exception(next(b for b in page.button if b.label == "Erase 1 for good").click().run())
+    assert lab.home.sweep_ids() == []
+
+
+def test_a_viewer_changes_nothing(lab: Lab, sweep_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHASELAB_VIEWER", "1")
+    page = draw("pages/Runs.py", sweep=sweep_id)
+    assert all(button.disabled for button in page.button if button.key and button.key.startswith("sweep_"))
+    with pytest.raises(AppTestError, match="disabled"):
+        page.button(key="sweep_archive").click().run()
+    assert not lab.home.people.exists()
+    assert "3 runs" in caption(draw("pages/Runs.py"))
+
+
+def test_the_published_figures_name_their_study(lab: Lab) -> None:
+    page = draw("pages/Runs.py", shown="published")
+    assert "published figures" in caption(page)
+    frame = page.dataframe[0].value
+    assert set(frame["study"]) == {"seed 000", "seed 001", "seed 002", "seed 003", "seed 004"}
+    chosen = (frame["subject"] == "batch 128, 12 workers, imagenette") & (frame["metric"] == "mean regret")
+    assert list(frame[chosen]["value"]) == ["0.01958"]
