@@ -6,13 +6,14 @@ from begin import begin
 from engine import queue
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
-from store.browse import sweeps_frame
+from store.browse import sweep_cells, sweeps_frame
 from store.live import live_view
 from ui.frame import empty_state, set_tab_title
 from ui.links import choose
-from ui.live_page import CURVES, draw_buttons, draw_now, draw_progress, draw_queue, make_pictures
+from ui.live_page import CURVES, draw_buttons, draw_now, draw_progress, draw_queue, make_cell_picture, make_pictures
 
 lab = begin("Live")
+cores = cpu_allowance().cores
 sweeps = sweeps_frame(lab.ask, 200)
 if sweeps.empty:
     empty_state("Nothing has been measured yet.", "Choose a question and launch a sweep", "pages/Launch.py")
@@ -38,12 +39,13 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
 
 @st.fragment(run_every=1)
 def draw_live() -> None:
-    pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(
-        live_view(lab.ask, chosen, list(CURVES)), cpu_allowance().cores))
+    pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(live_view(lab.ask, chosen, CURVES), cores))
     if pictures is None:
         st.info("This sweep is not in the store.")
         return
     sweep, run = pictures.view.sweep, pictures.view.run
+    finished = lab.keeper.once(("finished cells", chosen), lambda: make_cell_picture(sweep_cells(lab.ask, chosen)),
+                               version=sweep["ended"])
     set_tab_title(f"{sweep['status']}: {sweep['name'] or sweep['sweep_id']}")
     line = queue.read_queue(lab.home)
     entry = line.find(chosen)
@@ -52,7 +54,7 @@ def draw_live() -> None:
     draw_buttons(sweep, entry and entry.state == "waiting", paused, lab.viewer, act)
     if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)
-    draw_now(pictures, lab.home.sweep(chosen).run_log(run["run_id"], run["attempt"]) if run else None)
+    draw_now(pictures, finished, lab.home.sweep(chosen).run_log(run["run_id"], run["attempt"]) if run else None)
 
 
 draw_live()

@@ -13,7 +13,7 @@ from store.queries import find_run_ids
 from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
 from ui.frame import empty_state
 from ui.run_page import draw_run
-from ui.runs_table import ROWS_SHOWN, draw_filters, draw_published, draw_table
+from ui.runs_table import MOST_ROWS, ROWS_SHOWN, draw_filters, draw_published, draw_table
 
 lab = begin("Runs")
 choices = lab.keeper.once("filters", lambda: filter_choices(lab.ask))
@@ -59,6 +59,8 @@ def draw_all() -> None:
         return
     draw_undo(edit)
     frame, total = runs_frame(lab.ask, filters, ROWS_SHOWN)
+    if total > len(frame) and st.toggle(f"Show all {total:,}", key="all", bind="query-params"):
+        frame, total = runs_frame(lab.ask, filters, MOST_ROWS)
     bar = st.container(horizontal=True, vertical_alignment="center")
     if frame.empty:
         empty_state("No run fits. Change the filters, or measure something.", "Launch a sweep", "pages/Launch.py")

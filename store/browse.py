@@ -84,16 +84,17 @@ def run_batches(connection: duckdb.DuckDBPyConnection, run_id: str, first: int, 
         ORDER BY batch, start_s""", {"run_id": run_id, "first": first, "count": count})
 
 
-def run_samples(connection: duckdb.DuckDBPyConnection, run_id: str, metrics: list[str]) -> list[Answer]:
-    """Telemetry of one run, thinned when there is more than a chart can show."""
+def run_samples(connection: duckdb.DuckDBPyConnection, run_id: str, metrics: Sequence[str],
+                most: int = SAMPLES_SHOWN) -> list[Answer]:
+    """Telemetry of one run, each reading thinned evenly when there is more of it than a chart can show."""
     return ask(connection, """
-        WITH chosen AS (
-            SELECT device, metric, time_s, value, row_number() OVER (PARTITION BY device, metric ORDER BY time_s) AS n,
-                   count(*) OVER (PARTITION BY device, metric) AS total
-            FROM samples WHERE run_id = $run_id AND metric IN (SELECT unnest($metrics)))
-        SELECT device, metric, time_s, value FROM chosen
-        WHERE n % greatest(1, total // $most) = 0 OR total <= $most ORDER BY device, metric, time_s""",
-        {"run_id": run_id, "metrics": metrics, "most": SAMPLES_SHOWN})
+        WITH chosen AS (SELECT device, metric, time_s, value FROM samples
+                        WHERE run_id = $run_id AND list_contains($metrics, metric)),
+        numbered AS (SELECT *, row_number() OVER series AS n, count(*) OVER (PARTITION BY device, metric) AS total
+                     FROM chosen WINDOW series AS (PARTITION BY device, metric ORDER BY time_s))
+        SELECT device, metric, time_s, value FROM numbered
+        WHERE (n - 1) % greatest(1, ceil(total / $most)::BIGINT) = 0 OR n = total ORDER BY device, metric, time_s""",
+        {"run_id": run_id, "metrics": list(metrics), "most": most})
 
 
 def run_stages(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[Answer]:

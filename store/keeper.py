@@ -15,6 +15,7 @@ from store.ingest import ingest, ingest_people
 from store.published import load_published
 
 LOOK_EVERY_S = 0.5
+ANSWERS_KEPT = 100
 T = TypeVar("T")
 
 
@@ -37,7 +38,7 @@ class Keeper:
         """Grows when a pass brought something new: what was asked since is still true while it stays the same."""
         self._cursor = store.cursor()
         self._passing = threading.Lock()
-        self._asking, self._answers, self._answered = threading.Lock(), dict[Hashable, Any](), -1
+        self._asking, self._answers = threading.RLock(), dict[Hashable, tuple[Hashable, Any]]()
         self._followed: set[str] = set()
         self._measuring: bool | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
@@ -61,16 +62,16 @@ class Keeper:
             self._wake.set()
             time.sleep(0.01)
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` answers, asked once per change of the store however many visitors want it."""
+    def once(self, key: Hashable, make: Callable[[], T], version: Hashable = None) -> T:
+        """What `make` answers, asked once however many visitors want it: until the store changes, or until `version`
+        does where one is given."""
+        version = self.changes if version is None else version
         with self._asking:
-            changes = self.changes
-            if self._answered != changes:
-                self._answers.clear()
-                self._answered = changes
-            if key not in self._answers:
-                self._answers[key] = make()
-            return cast(T, self._answers[key])
+            if key not in self._answers or self._answers[key][0] != version:
+                if len(self._answers) >= ANSWERS_KEPT:
+                    self._answers.clear()
+                self._answers[key] = version, make()
+            return cast(T, self._answers[key][1])
 
     def exclusively(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Something that writes to the store, between two passes."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import duckdb
 
-from analysis.cells import CellTimes
-from store.browse import run_samples, sweep_cells
+from store.browse import run_samples
 from store.queries import Answer, ask
+
+READINGS_SHOWN = 400
+"""Of each reading of the running run: more than that is thinned evenly."""
 
 
 class LiveView(NamedTuple):
-    """A sweep at one moment. `run` is the one being measured, with its latest batches and all its readings so far."""
+    """A sweep at one moment. `run` is the one being measured, with its latest batches and its readings so far."""
 
     sweep: Answer
     run: Answer | None
     batches: list[Answer]
     samples: list[Answer]
-    cells: list[CellTimes]
 
 
-def live_view(connection: duckdb.DuckDBPyConnection, sweep_id: str, metrics: list[str]) -> LiveView | None:
+def live_view(connection: duckdb.DuckDBPyConnection, sweep_id: str, metrics: Sequence[str]) -> LiveView | None:
     sweep = sweep_progress(connection, sweep_id)
     if sweep is None:
         return None
@@ -33,7 +35,7 @@ def live_view(connection: duckdb.DuckDBPyConnection, sweep_id: str, metrics: lis
         run["asked"] = {name: run["asked"][name] for name in [*spec.get("grid", {}), *spec.get("fixed", {})]
                         if name in run["asked"]}
     return LiveView(sweep, run, last_batches(connection, run["run_id"]) if run else [],
-                    run_samples(connection, run["run_id"], metrics) if run else [], sweep_cells(connection, sweep_id))
+                    run_samples(connection, run["run_id"], metrics, READINGS_SHOWN) if run else [])
 
 
 def open_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
@@ -80,6 +82,9 @@ def sweep_progress(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answ
     said = connection.execute("""SELECT text FROM events WHERE sweep_id = ?
                                  ORDER BY happened_at DESC, rowid DESC LIMIT 1""", [sweep_id]).fetchone()
     sweep["said"] = said[0] if said else ""
+    edits = connection.execute("SELECT count(*) FROM annotations").fetchall()[0][0]
+    sweep["ended"] = (*sorted((s, n) for s, n in sweep["counts"].items() if s != "running"), edits)
+    """Stays the same until a run ends or a person deletes one: so long its cells are the same."""
     sweep["endings"] = ask(connection, """
         SELECT status, reason, count(*) AS runs, min(run_id) AS run_id FROM runs
         WHERE sweep_id = $sweep_id AND status NOT IN ('ok', 'running') GROUP BY ALL ORDER BY runs DESC LIMIT 20""",

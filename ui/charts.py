@@ -33,15 +33,15 @@ HEIGHT = 260
 def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
     """One row per cell and phase; the whole and its range stand in every row of the cell."""
     return _placed(pd.DataFrame([
-        {"cell": cell.cell, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
+        {"cell": cell.cell, "row": row, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
          "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs}
-        for cell in cells for phase, seconds in cell.phases_s.items()]))
+        for row, cell in enumerate(cells) for phase, seconds in cell.phases_s.items()]))
 
 
 def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
     """Cells as stacked bars of time per item; a tick at the end-to-end mean, whiskers from lowest to highest run."""
-    order = list(dict.fromkeys(frame["cell"]))
-    base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=order, axis=alt.Axis(labelLimit=300)))
+    base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=alt.EncodingSortField("row", op="min"),
+                                           axis=alt.Axis(labelLimit=300)))
     bars = base.mark_bar().encode(
         x=alt.X("sum(milliseconds):Q", title="Time per item (ms), end to end, mean over runs"),
         color=_phase_colour(frame), order=alt.Order("place:Q"),
@@ -54,7 +54,8 @@ def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
     whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2).encode(x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
     ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=14).encode(x=alt.X("mean(whole):Q"))
     # The height includes axis, title and legend.
-    return alt.layer(bars, whiskers, ticks, data=frame).properties(height=min(30 * len(order) + 130, 1300))
+    return alt.layer(bars, whiskers, ticks, data=frame).properties(
+        height=min(30 * frame["cell"].nunique() + 130, 1300))
 
 
 def batch_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

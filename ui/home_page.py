@@ -11,6 +11,7 @@ from ui.charts import cell_bars, cell_frame
 from ui.colours import ICONS
 from ui.findings import about_cells
 from ui.frame import safe
+from ui.moving import moving, show
 from ui.units import size
 
 
@@ -38,8 +39,8 @@ def draw_sweep(sweep: Any, cells: list[CellTimes]) -> None:
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
         if cells:
             st.markdown(about_cells(cells))
-            st.altair_chart(cell_bars(cell_frame(cells)), width="stretch", key=f"cells_{sweep.sweep_id}",
-                            alt="Time per item of the newest cells, by phase")
+            show(moving(cell_bars, cell_frame(cells)), f"cells_{sweep.sweep_id}",
+                 "Time per item of the newest cells, by phase")
         else:
             st.caption("No run of it has measured a batch to its end.")
         with st.container(horizontal=True):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from analysis.cells import CellTimes
 from store.browse import CELLS_SHOWN
 from store.live import LiveView
 from ui.charts import READINGS, batch_bars, batch_frame, cell_bars, cell_frame, telemetry_frame, telemetry_lines
@@ -29,8 +30,19 @@ class Pictures(NamedTuple):
 
     view: LiveView
     batches: Moving | None
-    cells: Moving | None
     curves: list[tuple[str, Moving]]
+
+
+class CellPicture(NamedTuple):
+    """The finished cells, their sentence beside them: these change only when a run ends."""
+
+    cells: list[CellTimes]
+    sentence: str
+    chart: Moving
+
+
+def make_cell_picture(cells: list[CellTimes]) -> CellPicture | None:
+    return CellPicture(cells, about_cells(cells), moving(cell_bars, cell_frame(cells))) if cells else None
 
 
 def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
@@ -43,8 +55,7 @@ def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
         if len(rows) > 1:
             full = cores if metric == "run_cpu_cores" else 100.0 if metric == "gpu_utilization" else None
             curves.append((title, moving(telemetry_lines, telemetry_frame(rows, scale), title, full)))
-    return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None,
-                    moving(cell_bars, cell_frame(view.cells)) if view.cells else None, curves)
+    return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None, curves)
 
 
 def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
@@ -117,7 +128,7 @@ def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], di
                   args=("continue" if queue_paused else "pause", None), icon=":material/pause_circle:")
 
 
-def draw_now(pictures: Pictures, log: Path | None) -> None:
+def draw_now(pictures: Pictures, finished: CellPicture | None, log: Path | None) -> None:
     """The run that is being measured beside its readings and its log, then finished cells and endings."""
     if pictures.view.run:
         panes = st.grid(2, min_column_width=PANE_PX, gap="medium")
@@ -125,12 +136,12 @@ def draw_now(pictures: Pictures, log: Path | None) -> None:
             _draw_run(pictures, pictures.view.run)
         with panes.cell():
             _draw_readings(pictures, log)
-    if pictures.cells:
+    if finished:
         st.subheader("Finished cells")
-        st.markdown(about_cells(pictures.view.cells))
-        show(pictures.cells, "cells", "Time per item of each finished cell, by phase")
+        st.markdown(finished.sentence)
+        show(finished.chart, "cells", "Time per item of each finished cell, by phase")
         st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
-                   + (f" The newest {CELLS_SHOWN} cells." if len(pictures.view.cells) >= CELLS_SHOWN else ""))
+                   + (f" The newest {CELLS_SHOWN} cells." if len(finished.cells) >= CELLS_SHOWN else ""))
     for ending in pictures.view.sweep["endings"]:
         st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
                    icon=ICONS.get(ending["status"]))

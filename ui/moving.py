@@ -28,8 +28,8 @@ class Moving(NamedTuple):
 
 def moving(draw: Callable[..., alt.Chart | alt.LayerChart], frame: pd.DataFrame, *arguments: Hashable) -> Moving:
     """What `draw(frame, *arguments)` draws, ready to be shown any number of times."""
-    shape = (draw.__name__, arguments, *(tuple(dict.fromkeys(frame[name])) for name in ("phase", "cell", "device")
-                                         if name in frame))
+    shape = (draw.__name__, arguments, *(tuple(dict.fromkeys(frame[name])) for name in ("phase", "device")
+                                         if name in frame), frame["cell"].nunique() if "cell" in frame else 0)
     spec = _specs.get(shape)
     if spec is None:
         if len(_specs) >= SPECS_KEPT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -48,25 +49,28 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
     if run["noisy"]:
         st.warning(f"Noisy: {safe(run['noise_reason'])}. Measure it again before you rely on it.")
     _draw_metrics(run)
-    names = ["Phases", "Parameters", "Telemetry", "Memory", "Machine", "Log", "Files"]
-    phases, parameters, telemetry, memory, machine, log, files = st.tabs(names)
-    with phases:
-        _draw_phases(connection, run)
-    with parameters:
-        _draw_parameters(run, again)
-    with telemetry:
-        _draw_telemetry(connection, run)
-    with memory:
-        _draw_memory(connection, run)
-    with machine:
-        st.caption(f"Environment {run['environment_id'] or 'unknown'}: where it was measured")
-        st.json(run["environment"] or {}, expanded=1)
-    with log:
-        file = folder.run_log(run_id, run["attempt"])
-        text = file.read_text(errors="replace")[-LOG_SHOWN_BYTES:] if file.exists() else ""
-        st.code(text or "The run wrote nothing.", language=None, height=420)
-    with files:
-        _draw_files(run, folder)
+    parts: dict[str, Callable[[], None]] = {
+        "Phases": lambda: _draw_phases(connection, run), "Parameters": lambda: _draw_parameters(run, again),
+        "Telemetry": lambda: _draw_telemetry(connection, run), "Memory": lambda: _draw_memory(connection, run),
+        "Machine": lambda: _draw_environment(run), "Log": lambda: _draw_log(run, folder),
+        "Files": lambda: _draw_files(run, folder)}
+    # Only the open tab is drawn: the charts of the others would cost more than the page.
+    for tab, draw in zip(st.tabs(list(parts), on_change="rerun", key="tab", bind="query-params"), parts.values(),
+                         strict=True):
+        if tab.open:
+            with tab:
+                draw()
+
+
+def _draw_environment(run: dict[str, Any]) -> None:
+    st.caption(f"Environment {run['environment_id'] or 'unknown'}: where it was measured")
+    st.json(run["environment"] or {}, expanded=1)
+
+
+def _draw_log(run: dict[str, Any], folder: SweepFolder) -> None:
+    file = folder.run_log(run["run_id"], run["attempt"])
+    text = file.read_text(errors="replace")[-LOG_SHOWN_BYTES:] if file.exists() else ""
+    st.code(text or "The run wrote nothing.", language=None, height=420)
 
 
 def _draw_metrics(run: dict[str, Any]) -> None:

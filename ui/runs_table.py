@@ -14,7 +14,7 @@ from ui.units import amount
 
 STATUSES = ["ok", "running", "failed", "oom", "timeout", "killed", "cancelled", "skipped"]
 SHOWN = ["current", "archived", "deleted", "published"]
-ROWS_SHOWN = 5_000
+ROWS_SHOWN, MOST_ROWS = 2_000, 50_000
 ROW_PX, MOST_PX = 35, 620
 
 
@@ -44,7 +44,7 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
     frame["noisy"] = frame["noisy"].map({True: "noisy", False: "quiet"}).fillna("")
     words = f"{total:,} {'run' if total == 1 else 'runs'}"
     if total > len(frame):
-        words += f", the newest {len(frame):,} of them below: narrow the filters to see older ones"
+        words += f", the newest {len(frame):,} of them below: narrow the filters, or show all"
     st.caption(f"{words}. Tick rows at the left to open, tag, archive or delete them; click a heading to sort.")
     for column in ("tags", "note", "reason", "noisy", "items_per_s", "first_batch_s"):
         if not (frame[column].notna() & (frame[column] != "")).any():

@@ -9,7 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from begin import open_keeper
+from begin import open_desk
 from benchmarks.large_store import build_large_store
 from engine.home import PROJECT, Home
 from store.database import Store
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         changed.setenv("PHASELAB_HOME", str(home.root))
         st.cache_resource.clear()
         yield home
-        keeper = open_keeper()
+        keeper = open_desk().keeper
         keeper.stop()
         keeper.store.close()
         st.cache_resource.clear()
@@ -56,8 +56,8 @@ def test_every_page_draws_on_it(home: Home, page: Page) -> None:
 
 
 def test_nothing_closes_its_running_sweep(home: Home) -> None:
-    keeper = open_keeper()
-    keeper.wait_for_pass()
+    keeper = open_desk().keeper
+    keeper.catch_up()
     running = [sweep for sweep in list_sweeps(keeper.store.cursor()) if sweep["status"] == "running"]
     assert len(running) == 1
     assert running[0]["runs"]["running"] == 1
