@@ -7,6 +7,7 @@ import threading
 
 import streamlit as st
 
+from begin import open_keeper
 from engine.home import PROJECT, Home
 from engine.launch import launch
 from engine.params import InputError
@@ -40,6 +41,7 @@ def launch_and_watch(home: Home, spec: SweepSpec) -> None:
     try:
         with st.spinner("Starting the sweep"):
             sweep_id = launched().once(token, home, spec)
+            open_keeper().wait_for_pass()  # the Live page reads the store: the sweep must be in it
     except InputError as error:
         st.error(str(error))
         return
