@@ -25,8 +25,12 @@ names = {row.sweep_id: f"{row.name or row.sweep_id} · {row.status} · {row.crea
          for row in sweeps.itertuples()}
 active = [row.sweep_id for row in sweeps.itertuples() if row.status == "running"]
 order = [*active, *(sweep_id for sweep_id in names if sweep_id not in active)]
+# Not bound to the link: Streamlit would put the label there, which changes while the sweep runs, and not the id.
+asked = st.query_params.get("sweep")
+st.session_state["sweep"] = asked if asked in names else order[0]
 chosen = st.selectbox("Sweep", order, format_func=lambda sweep_id: names.get(sweep_id, sweep_id), key="sweep",
-                      bind="query-params")
+                      on_change=lambda: st.query_params.update(sweep=st.session_state["sweep"]))
+st.query_params["sweep"] = chosen
 
 
 def act(what: str, sweep_id: str) -> None:

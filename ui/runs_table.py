@@ -33,7 +33,10 @@ def draw_filters(connection: duckdb.DuckDBPyConnection) -> Filters:
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
                              placeholder="name, id, parameter value, reason")
     with columns[1]:
-        sweep_id = st.selectbox("Sweep", list(choices["sweeps"]), index=None, key="sweep", bind="query-params",
+        # Not bound to the link: Streamlit would put the label there, and not the id.
+        asked = st.query_params.get("sweep")
+        st.session_state["sweep"] = asked if asked in choices["sweeps"] else None
+        sweep_id = st.selectbox("Sweep", list(choices["sweeps"]), index=None, key="sweep", on_change=_keep_in_link,
                                 format_func=lambda value: choices["sweeps"].get(value, value), placeholder="all sweeps")
     with columns[2]:
         statuses = st.multiselect("Status", STATUSES, key="status", bind="query-params", placeholder="any")
@@ -42,6 +45,13 @@ def draw_filters(connection: duckdb.DuckDBPyConnection) -> Filters:
     with columns[4]:
         archived = st.toggle("Archived too", key="archived", bind="query-params")
     return Filters(None, statuses, sweep_id, text or "", tag, archived)
+
+
+def _keep_in_link() -> None:
+    if sweep_id := st.session_state["sweep"]:
+        st.query_params["sweep"] = sweep_id
+    else:
+        st.query_params.pop("sweep", None)
 
 
 def draw_table(frame: pd.DataFrame) -> str | None:
