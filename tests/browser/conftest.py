@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Each call is another person: a browser context of its own, nothing remembered. JavaScript errors fail the test."""
+    """Each call is another person: a browser context of its own, nothing remembered. JavaScript errors fail a test."""
     opened: list[BrowserContext] = []
     errors: list[str] = []
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from browser.conftest import Visit
 from browser.driven_app import App
 from browser.windows import HomePage, LivePage, RunsPage
 from playwright.sync_api import expect
 
 
+@pytest.mark.timeout(600)  # the real tour, which takes as long as the machine lets it
 def test_from_an_empty_lab_to_a_run_that_others_can_open(app: App, visit: Visit) -> None:
     page = visit()
     home = HomePage(page).open(app.url)

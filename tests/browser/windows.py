@@ -99,9 +99,9 @@ class LivePage:
     def wait_until_done(self, more_than: int) -> int:
         """Until the page itself shows more runs done than this; returns how many."""
         self.page.wait_for_function(
-            """([more]) => [...document.querySelectorAll('[data-testid=stMain] p')]
-                .some(p => { const m = p.textContent.match(/(\\d+) of (\\d+) runs done/); return m && +m[1] > more })""",
-            arg=[more_than])
+            """more => [...document.querySelectorAll('[data-testid=stMain] p')].some(p => {
+                const found = p.textContent.match(/(\\d+) of \\d+ runs done/); return found && +found[1] > more })""",
+            arg=more_than)
         return self.done()
 
     def finished(self, runs: int) -> None:
