@@ -48,7 +48,8 @@ class App:
         for name in ("PHASELAB_VIEWER", "PORT"):
             self.lab.environment.pop(name, None)
         self.lab.environment.update(environment)
-        self.port, self.url, self.starts = free_port(), "", 0
+        self.port: int | None = free_port()
+        self.url, self.starts = "", 0
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,8 +64,9 @@ class App:
     def start(self) -> App:
         self.starts += 1
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "lab.py", "app", "--port", str(self.port)], cwd=PROJECT,
-                                            env=self.lab.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            asked = ["--port", str(self.port)] if self.port else []
+            self.process = subprocess.Popen([sys.executable, "lab.py", "app", *asked], cwd=PROJECT, stdout=log, stderr=log,
+                                            env=self.lab.environment, stdin=subprocess.DEVNULL)
         wait_for(self._answers, f"the app answers; see {self.log}")
         return self
 

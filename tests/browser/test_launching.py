@@ -84,7 +84,7 @@ def test_launching_again_from_the_same_window_is_another_sweep(app: App, visit: 
 
 
 def test_two_windows_launch_two_sweeps_which_take_turns(app: App, visit: Visit) -> None:
-    windows = [filled(app, visit, **quick(name, runs=4, batch_s=0.05)) for name in ("left", "right")]
+    windows = [filled(app, visit, **quick(name, batch_s=0.05)) for name in ("left", "right")]
     for window in windows:
         window.launch.click(no_wait_after=True)
     lives = [LivePage(window.page).arrived() for window in windows]
@@ -96,5 +96,5 @@ def test_two_windows_launch_two_sweeps_which_take_turns(app: App, visit: Visit) 
     waiting = next(live for live in lives if live.sweep_id == next(e.sweep_id for e in entries if e.state == "waiting"))
     expect(waiting.page.get_by_role("main").get_by_text(re.compile("in the queue")).first).to_be_visible()
     for live in lives:
-        live.finished(4)
+        live.finished(2)
     assert sorted(name for name in names(app) if name in ("left", "right")) == ["left", "right"]

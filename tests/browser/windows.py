@@ -74,7 +74,8 @@ class LivePage:
         self.progress = page.get_by_role("main").get_by_text(PROGRESS)
         self.charts = page.locator("[data-testid=stVegaLiteChart]").locator("canvas, svg")
         self.cancel = page.get_by_role("button", name="Cancel", exact=True)
-        self.runs = page.get_by_role("main").get_by_role("link", name="Its runs")
+        # The first: for a moment after buttons have gone, the link is there at its old place, too.
+        self.runs = page.get_by_role("main").get_by_role("link", name="Its runs").first
 
     def open(self, url: str, sweep_id: str) -> LivePage:
         self.page.goto(f"{url}/Live?sweep={sweep_id}")
