@@ -65,8 +65,8 @@ class App:
         self.starts += 1
         with self.log.open("wb") as log:
             asked = ["--port", str(self.port)] if self.port else []
-            self.process = subprocess.Popen([sys.executable, "lab.py", "app", *asked], cwd=PROJECT, stdout=log, stderr=log,
-                                            env=self.lab.environment, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen([sys.executable, "lab.py", "app", *asked], cwd=PROJECT, stdout=log,
+                                            stderr=log, env=self.lab.environment, stdin=subprocess.DEVNULL)
         wait_for(self._answers, f"the app answers; see {self.log}")
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psutil
 import pytest
 from browser.conftest import Visit
 from browser.driven_app import App, free_port, wait_for
-from browser.windows import settled
+from browser.windows import HomePage, settled
 
 from engine.sweep_state import read_process
 
@@ -67,9 +68,23 @@ def test_a_taken_port_means_the_next_free_one(start_app: Callable[..., App], tmp
             app.close()
 
 
-def test_a_second_app_on_the_same_lab_says_who_has_it(app: App) -> None:
-    code, out, err = app.lab.call("app", "--port", str(free_port()))
-    assert code == 2
+@pytest.mark.parametrize("visited", [True, False])
+def test_a_second_app_on_the_same_lab_says_who_has_it(start_app: Callable[..., App], visit: Visit,
+                                                      visited: bool) -> None:
+    """Whether or not somebody has looked at the first one yet."""
+    app = start_app()
+    if visited:
+        HomePage(visit()).open(app.url)
+    second = app.lab.start("app", "--port", str(free_port()))
+    try:
+        out, err = second.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the second app started as if it were the only one")
+    finally:
+        second.kill()
+        second.communicate()
+        app.close()
+    assert second.returncode == 2, out + err
     assert str(app.pid) in err and len(err.strip().splitlines()) == 1
     assert "Traceback" not in out + err
 

@@ -15,14 +15,14 @@ from engine.home import SweepFolder
 from engine.queue import read_queue
 from engine.sweep_state import process_alive, read_state
 
-CHANGES = re.compile(r"launch|tour|cancel|pause|continue|next|resume|again|extend|tag|note|archive|delete|import|save|"
-                     r"rename|move|up|down|measure", re.I)
+CHANGES = re.compile(r"\b(launch|tour|cancel|pause|continue|next|resume|again|extend|tags?|notes?|archive|delete|"
+                     r"import|save|rename|move|up|down|measure)\b", re.I)
 """Names of buttons that would change something."""
 
 
 def measuring(app: App) -> SweepFolder:
-    """A sweep started from the command line, in the middle of its only run."""
-    file = app.lab.sweep_file(experiment="misbehave", name="long", grid={"seed": [1]},
+    """A sweep started from the command line, in the middle of its first run of two."""
+    file = app.lab.sweep_file(experiment="misbehave", name="long", grid={"seed": [1, 2]},
                               fixed={"batches": 2000, "batch_s": 0.2})
     folder = app.lab.home.sweep(app.lab.json("sweep", file)["sweep_id"])
     wait_for(lambda: read_state(folder).runs, "its run is being measured")
