@@ -127,8 +127,9 @@ class RunsPage:
 
     def open_row(self, number: int) -> None:
         """A click on the box at the left of a row: rows and the heading are 35 pixels high."""
-        self.table.scroll_into_view_if_needed()
-        self.table.locator("canvas").first.click(position={"x": 16, "y": 35 + 35 * number + 17})
+        expect(self.table.locator("canvas").first).to_be_visible()
+        # On the table and not on its canvas, which lies beneath the part that scrolls.
+        self.table.click(position={"x": 16, "y": 35 + 35 * number + 17})
 
     def opened(self) -> str:
         """The run that the link names, with its heading drawn."""
