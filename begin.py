@@ -35,7 +35,13 @@ class Desk(NamedTuple):
 
 
 def toast(sentence: str) -> None:
-    st.toast(sentence, icon=":material/error:", duration="long")
+    """Said by the next drawing: a button's work inside a fragment cannot draw."""
+    st.session_state.setdefault("messages", []).append(sentence)
+
+
+def show_messages() -> None:
+    for sentence in st.session_state.pop("messages", []):
+        st.toast(sentence, icon=":material/error:", duration="long")
 
 
 class Lab(NamedTuple):
@@ -69,9 +75,10 @@ def begin(title: str) -> Lab:
         keeper = open_desk().keeper
     except (StoreHeld, StoreUnusable) as problem:
         _say_and_stop(str(problem))
-    for problem in [keeper.store.notice, *keeper.problems[-3:]]:
-        if problem:
-            st.warning(problem)
+    for sentence in [keeper.store.notice, *keeper.problems[-3:]]:
+        if sentence:
+            st.warning(safe(sentence))
+    show_messages()
     lab = Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
     with st.sidebar:
         _watch(lab)

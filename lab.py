@@ -287,8 +287,9 @@ def app(port: int | None) -> None:
     with Store.open(lab_home()):
         pass  # says who has the store, before a server is started for nothing
     click.echo(f"PhaseLab is at http://127.0.0.1:{chosen}")
-    os.chdir(PROJECT)  # where .streamlit/config.toml is
-    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(chosen)])
+    from serving import serve
+
+    serve(chosen)
 
 
 def free_port(wanted: int) -> int:

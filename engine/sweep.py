@@ -208,6 +208,8 @@ class SweepProcess:
         self.open_run = ""
         if status == "oom":
             self.note_oom(asked)
+        if status == "cancelled":
+            self.stop_if_cancelled()  # also when it was the last run: the sweep did not finish
 
     def reason_to_skip(self, params: Params, asked: dict[str, Any]) -> str | None:
         line, batch_size = line_of_cells(asked)

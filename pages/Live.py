@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from begin import begin
+from begin import begin, show_messages
 from engine import queue
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
@@ -39,6 +39,7 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
 
 @st.fragment(run_every=1)
 def draw_live() -> None:
+    show_messages()
     pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(live_view(lab.ask, chosen, CURVES), cores))
     if pictures is None:
         st.info("This sweep is not in the store.")
@@ -50,7 +51,7 @@ def draw_live() -> None:
     line = queue.read_queue(lab.home)
     entry = line.find(chosen)
     paused = queue.is_paused(line, chosen)
-    draw_progress(sweep, line.entries.index(entry) if entry else 0, paused)
+    draw_progress(sweep, run is None, line.entries.index(entry) if entry else 0, paused)
     draw_buttons(sweep, entry and entry.state == "waiting", paused, lab.viewer, act)
     if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)

@@ -20,7 +20,7 @@ MAY_IMPORT = {
 """Glue (pages, app.py, begin.py, launching.py, lab.py) may import everything. A dotted name allows that module only."""
 LIBRARIES = {
     "torch": {"engine"}, "torchvision": {"engine"}, "pynvml": {"engine"},
-    "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py"}, "altair": {"ui", "pages"},
+    "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py", "serving.py"}, "altair": {"ui", "pages"},
     "duckdb": {"store"}, "pyarrow": {"store", "ui"},
 }
 """Which rooms may import a library that belongs to one of them."""

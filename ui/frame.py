@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from ui.colours import ICONS
 
+FAVICON = Path(__file__).with_name("favicon.png")
 VIEWER = "Viewer mode: look at everything, change nothing."
 
 
@@ -29,8 +31,7 @@ PAGES = [
 
 def draw_frame(title: str, viewer: bool) -> None:
     """Call first on every page."""
-    page = next(page for page in PAGES if page.title == title)
-    st.set_page_config(page_title=f"{title} · PhaseLab", page_icon=page.icon, layout="wide")
+    st.set_page_config(page_title=f"{title} · PhaseLab", page_icon=str(FAVICON), layout="wide")
     with st.sidebar:
         st.markdown("### PhaseLab")
         group = ""

@@ -58,7 +58,7 @@ def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
     return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None, curves)
 
 
-def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
+def draw_progress(sweep: dict[str, Any], between_runs: bool, ahead: int, paused: bool) -> None:
     done = sum(count for status, count in sweep["counts"].items() if status != "running")
     planned = max(sweep["planned_runs"] or 0, done, 1)
     words = [f"{ICONS.get(sweep['status'], '')} {sweep['status']}", f"{done} of {planned} runs done"]
@@ -74,7 +74,8 @@ def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
               for status, count in sweep["counts"].items()]
     if badges:
         st.markdown(" ".join(badges))
-    said = [sweep["reason"], sweep["said"] if sweep["status"] in OPEN else ""]
+    # What it said last is news while it prepares; during a run the run is.
+    said = [sweep["reason"], sweep["said"] if sweep["status"] in OPEN and between_runs else ""]
     if text := " · ".join(safe(part) for part in said if part):
         st.caption(text)
 

@@ -42,7 +42,7 @@ class LaunchPage:
         self.page = page
         self.launch = page.get_by_role("main").get_by_role("button", name="Launch", exact=True)
         self.name = page.get_by_role("textbox", name="Name", exact=True)
-        self.data = page.get_by_role("textbox", name="Images from")
+        self.data = page.get_by_role("combobox", name="Images from")
         self.alerts = page.get_by_role("alert")
 
     def open(self, url: str, experiment: str) -> LaunchPage:
@@ -130,6 +130,7 @@ class RunsPage:
         expect(self.table.locator("canvas").first).to_be_visible()
         # On the table and not on its canvas, which lies beneath the part that scrolls.
         self.table.click(position={"x": 16, "y": 35 + 35 * number + 17})
+        self.page.get_by_role("button", name="Open", exact=True).click()
 
     def opened(self) -> str:
         """The run that the link names, with its heading drawn."""

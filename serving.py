@@ -1,0 +1,33 @@
+"""The app's server in this process: it holds the store from the start, whether or not somebody has visited it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from engine.home import PROJECT
+
+
+def serve(port: int) -> None:
+    """Serve until a signal ends it. The store is opened beside, so that the first visitor does not wait for it."""
+    os.chdir(PROJECT)  # where .streamlit/config.toml is
+    from streamlit.web import cli
+
+    threading.Thread(target=_open_lab, name="opening", daemon=True).start()
+    cli.main(["run", "app.py", "--server.port", str(port)])
+
+
+def _open_lab() -> None:
+    # Streamlit warns that this is no page's thread, which is meant so.
+    logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
+    from begin import open_desk
+    from store.database import StoreHeld, StoreUnusable
+
+    try:
+        open_desk()
+    except (StoreHeld, StoreUnusable):
+        return  # every page says so, and what to do
+    # What pages need later and what takes long to load.
+    import ui.charts
+    import ui.moving  # noqa: F401
