@@ -96,7 +96,7 @@ def _watch(lab: Lab) -> None:
         st.toast(f"Ended: {safe(before[sweep_id])}", icon=":material/flag:", duration="infinite")
 
 
-@st.cache_resource(show_spinner="Opening the lab")
+@st.cache_resource(show_spinner=False)
 def open_desk() -> Desk:
     """One store, one reading thread and one hand per process, whoever comes first."""
     home = lab_home()

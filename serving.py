@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 
@@ -19,8 +18,6 @@ def serve(port: int) -> None:
 
 
 def _open_lab() -> None:
-    # Streamlit warns that this is no page's thread, which is meant so.
-    logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
     from begin import open_desk
     from store.database import StoreHeld, StoreUnusable
 
