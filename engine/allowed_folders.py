@@ -23,10 +23,15 @@ def allowed_folders(home: Home) -> list[Path]:
     return [Path(os.path.realpath(folder)) for folder in (str(home.root / "data"), *named)]
 
 
+def is_folder(experiment: Experiment, name: str) -> bool:
+    extra: Any = experiment.Params.model_fields[name].json_schema_extra or {}
+    return bool(extra.get("folder"))
+
+
 def check_folder(experiment: Experiment, name: str, value: Any, home: Home) -> None:
     """A folder that a form names must lie, after every link and `..`, in one that was allowed."""
     extra: Any = experiment.Params.model_fields[name].json_schema_extra or {}
-    if not extra.get("folder") or value in extra.get("options", []):
+    if not is_folder(experiment, name) or value in extra.get("options", []):
         return
     real, allowed = Path(os.path.realpath(str(value))), allowed_folders(home)
     if not any(real.is_relative_to(folder) for folder in allowed):

@@ -7,7 +7,7 @@ import streamlit as st
 
 from analysis.expectation import expect
 from begin import begin
-from engine.allowed_folders import check_folder
+from engine.allowed_folders import check_folder, is_folder
 from engine.environment import same_machine
 from engine.machine import cpu_allowance
 from engine.nvml import Gpus
@@ -66,6 +66,13 @@ def fill_from_link() -> None:
         st.warning("The link names a preset, sweep or run that is not here.")
 
 
+def check_here(name: str, value: Any) -> None:
+    """Whether a value can be used from here: a folder must be allowed, and what it should hold must be there."""
+    check_folder(experiment, name, value, lab.home)
+    if experiment.check and is_folder(experiment, name):
+        experiment.check([experiment.Params.model_validate({name: value})], lab.home.cache)
+
+
 def work_out(spec: SweepSpec) -> Cost:
     cells = make_cells(spec) if spec.number_of_runs // spec.repeats <= MOST_CELLS else []
     if experiment.check:
@@ -97,8 +104,7 @@ if problem := state.pop("yaml_problem", None):
     st.error(safe(problem))
 start = state["start"] if state["start"].get("experiment") == experiment.name else {}
 values = {**{name: [value] for name, value in start.get("fixed", {}).items()}, **start.get("grid", {})}
-filled = draw_form(experiment, values, str(state["form_version"]), lab.viewer,
-                   lambda name, value: check_folder(experiment, name, value, lab.home))
+filled = draw_form(experiment, values, str(state["form_version"]), lab.viewer, check_here)
 about = draw_about(start, state["form_version"])
 
 st.subheader("3. What it will take")

@@ -70,7 +70,8 @@ def draw_all() -> None:
             what = "1 run" if len(selected) == 1 else f"{len(selected):,} runs"
             st.markdown(f"**{what}**")
             if len(selected) == 1:
-                st.button("Open", icon=":material/open_in_full:", type="primary", on_click=open_run, args=selected)
+                st.button("Open this run", icon=":material/open_in_full:", type="primary", on_click=open_run,
+                          args=selected)
             draw_edit_bar(selected, what, filters.shown, choices["tags"], "", lab.viewer, edit, "rows")
         elif filters.sweep_id and total:
             st.markdown("**This sweep**")

@@ -16,7 +16,7 @@ def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], 
     """A select box; `name` is the link's parameter. An id that is not among the options is ignored."""
     key, seen = f"choose_{name}", f"chose_{name}"
     asked = st.query_params.get(name)
-    if asked in options and st.session_state.get(seen) != asked:
+    if asked in options and (key not in st.session_state or st.session_state.get(seen) != asked):
         st.session_state[key] = asked
     chosen: str | None = st.selectbox(label, options, key=key, format_func=show, **more)
     if chosen is None:

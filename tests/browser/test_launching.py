@@ -28,8 +28,7 @@ def filled(app: App, visit: Visit, **sweep: Any) -> LaunchPage:
 def names(app: App) -> list[str]:
     """What was launched, by name: other tests of this file have their own."""
     states = [read_state(folder) for folder in app.sweeps()]
-    assert all(state.specs for state in states), "a folder without a sweep"
-    return [state.specs[0]["name"] for state in states]
+    return [state.specs[0]["name"] for state in states if state.specs]
 
 
 def test_a_double_click_starts_one_sweep(app: App, visit: Visit) -> None:

@@ -119,7 +119,7 @@ class RunsPage:
         self.table = page.get_by_test_id("stDataFrame").first
 
     def shows(self, runs: int) -> None:
-        expect(self.page.get_by_text(re.compile(rf"^{runs} runs\b"))).to_be_visible()
+        expect(self.page.get_by_text(re.compile(rf"^{runs} runs?\b"))).to_be_visible()
 
     def cells(self) -> Locator:
         """The table is a picture; inside it lies the table that screen readers get."""
@@ -130,7 +130,7 @@ class RunsPage:
         expect(self.table.locator("canvas").first).to_be_visible()
         # On the table and not on its canvas, which lies beneath the part that scrolls.
         self.table.click(position={"x": 16, "y": 35 + 35 * number + 17})
-        self.page.get_by_role("button", name="Open", exact=True).click()
+        self.page.get_by_role("button", name="Open this run").click()
 
     def opened(self) -> str:
         """The run that the link names, with its heading drawn."""
@@ -144,5 +144,6 @@ class RunsPage:
         """Heading, outcome and every number in a box, as they are read on the page of one run."""
         boxes = self.page.get_by_test_id("stMetric")
         expect(boxes.first).to_be_visible()
+        expect(self.page.get_by_role("tab").first).to_be_visible()  # drawn after the boxes
         return [*self.page.get_by_role("heading", level=3).all_inner_texts(),
                 *self.page.get_by_text(re.compile(r"· took ")).all_inner_texts(), *boxes.all_inner_texts()]
