@@ -85,7 +85,7 @@ def begin(title: str) -> Lab:
     return lab
 
 
-@st.fragment(run_every=2)
+@st.fragment(run_every=3)
 def _watch(lab: Lab) -> None:
     """On every page: what is measured now, and a message when a sweep has ended."""
     now = lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask))
