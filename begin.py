@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import streamlit as st
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 
 CLOSE_EVERY = 10
 """Passes between looks for sweeps whose process died: the look goes over every sweep's folder."""
-
-
-class Desk(NamedTuple):
-    """What the whole server shares. `hand` is the thread that starts processes: it was made before any page thread
-    stood back (see `stand_back`), so that a sweep never inherits a page's low priority."""
-
-    keeper: Keeper
-    hand: ThreadPoolExecutor
 
 
 def toast(sentence: str) -> None:
@@ -60,7 +51,7 @@ class Lab(NamedTuple):
             say(VIEWER)
             return None
         try:
-            done = open_desk().hand.submit(act, *arguments).result()
+            done = act(*arguments)
         except InputError as error:
             say(safe(error))
             return None
@@ -72,7 +63,7 @@ def begin(title: str) -> Lab:
     viewer = bool(os.environ.get("PHASELAB_VIEWER"))
     draw_frame(title, viewer)
     try:
-        keeper = open_desk().keeper
+        keeper = open_keeper()
     except (StoreHeld, StoreUnusable) as problem:
         _say_and_stop(str(problem))
     for sentence in [keeper.store.notice, *keeper.problems[-3:]]:
@@ -80,32 +71,35 @@ def begin(title: str) -> Lab:
             st.warning(safe(sentence))
     show_messages()
     lab = Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
-    with st.sidebar:
-        _watch(lab)
+    if title != "Live":  # which shows what is measured itself, every second
+        with st.sidebar:
+            _watch(lab)
     return lab
 
 
 @st.fragment(run_every=3)
 def _watch(lab: Lab) -> None:
-    """On every page: what is measured now, and a message when a sweep has ended."""
+    draw_open_sweeps(notice_ends(lab))
+
+
+def notice_ends(lab: Lab) -> list[dict[str, Any]]:
+    """The open sweeps; a message says once, on whatever page a visitor is, that one has ended."""
     now = lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask))
-    draw_open_sweeps(now)
     before = st.session_state.get("open_sweeps", {})
     st.session_state["open_sweeps"] = {sweep["sweep_id"]: sweep["name"] for sweep in now}
     for sweep_id in before.keys() - st.session_state["open_sweeps"].keys():
         st.toast(f"Ended: {safe(before[sweep_id])}", icon=":material/flag:", duration="infinite")
+    return now
 
 
 @st.cache_resource(show_spinner=False)
-def open_desk() -> Desk:
-    """One store, one reading thread and one hand per process, whoever comes first."""
+def open_keeper() -> Keeper:
+    """One store and one reading thread per process, whoever comes first."""
     home = lab_home()
-    hand = ThreadPoolExecutor(1, thread_name_prefix="hand")
-    hand.submit(int).result()
     keeper = Keeper(Store.open(home), Lookout(home))
     keeper.start()
     atexit.register(_close, keeper)
-    return Desk(keeper, hand)
+    return keeper
 
 
 def _close(keeper: Keeper) -> None:

@@ -18,11 +18,11 @@ def serve(port: int) -> None:
 
 
 def _open_lab() -> None:
-    from begin import open_desk
+    from begin import open_keeper
     from store.database import StoreHeld, StoreUnusable
 
     try:
-        open_desk()
+        open_keeper()
     except (StoreHeld, StoreUnusable):
         return  # every page says so, and what to do
     # What pages need later and what takes long to load.

@@ -25,7 +25,7 @@ from large_store import build_large_store
 from streamlit.logger import set_log_level
 from streamlit.testing.v1 import AppTest
 
-from begin import open_desk
+from begin import open_keeper
 from engine.home import Home
 from store.queries import count_rows, list_sweeps
 from ui.frame import PAGES
@@ -51,7 +51,7 @@ class Times(NamedTuple):
 
 def find_cases() -> list[Case]:
     """Every page as its menu entry opens it, then what links lead to."""
-    cursor = open_desk().keeper.store.cursor()
+    cursor = open_keeper().store.cursor()
     sweeps = list_sweeps(cursor)
     running = next(sweep["sweep_id"] for sweep in sweeps if sweep["status"] == "running")
     largest = max((sweep for sweep in sweeps if sweep["status"] == "finished"),
@@ -110,7 +110,7 @@ def time_script(test: AppTest) -> tuple[float, float]:
     assert hasattr(test, "_bidi_component_manager")
     test._bidi_component_manager = components()
     st.cache_data.clear()
-    open_desk().keeper.changes += 1  # what it keeps for all viewers is asked for anew
+    open_keeper().changes += 1  # what it keeps for all viewers is asked for anew
     started, started_processor = perf_counter(), process_time()
     test.run()
     took = perf_counter() - started, process_time() - started_processor
@@ -166,7 +166,7 @@ def main() -> None:
             build_large_store(home)
         os.environ["PHASELAB_HOME"] = str(home.root)
         set_log_level("error")  # AppTest is told over and over that there is no server
-        keeper = open_desk().keeper
+        keeper = open_keeper()
         rows = {table: count for table, count in count_rows(keeper.store.cursor()).items() if count}
         pages, parts, empty = measure(find_cases())
         keeper.stop()

@@ -1,4 +1,5 @@
-"""Does watching slow the run? One cell that keeps every core busy, with 0, 1 and 5 viewers of its Live page.
+"""Does watching slow the run? A cell that leaves one core free, as a GPU's run does, and one that keeps every core busy,
+which is the worst there is; each with 0, 1 and 5 viewers of its Live page.
 
 The real app serves, the real sweep process measures, on a lab of their own. A viewer (live_viewers.py) asks for what a
 browser asks for, but draws nothing: people's browsers are on other machines, and the server's work is what a run
@@ -28,19 +29,24 @@ from comparison import PROJECT, Estimate, estimate, print_report, progress, rati
 
 from engine.home import Home
 from engine.launch import launch, wait_until_ended
+from engine.machine import cpu_allowance
 from engine.spec import make_spec
 from store.database import Store
 from store.queries import list_runs, show_run
 
 BLOCKS = 8
 ARMS = {"none": 0, "none_again": 0, "one": 1, "five": 5}
-WINDOW_S = 5.0
+WINDOW_S = 4.0
 FEWEST_BATCHES = 10
 """Far fewer have no steady state: the worker runs dry two batches before the end."""
 LOOK_EVERY_S = 0.25
 LIMIT = 1.02
-CELL = {"model": "resnet18", "batch_size": 8, "workers": 1, "image_size": 64, "warm_up_batches": 5}
-"""Default torch threads (one per core) and a loader worker: whatever the server takes, the run loses."""
+CELL = {"model": "resnet18", "batch_size": 8, "image_size": 64, "warm_up_batches": 5}
+CELLS = {
+    "one core left free": CELL | {"threads": max(int(cpu_allowance().cores) - 1, 1), "workers": 0},
+    # One torch thread per core and a loader worker: whatever the server takes, the run loses.
+    "every core busy": CELL | {"workers": 1},
+}
 
 
 class Processor(NamedTuple):
@@ -118,10 +124,11 @@ class Viewers:
         self._process.wait(20)
 
 
-def measure_block(home: Home, batches: int, app: psutil.Process, viewers: Viewers, counts: list[int]) -> list[Measured]:
+def measure_block(home: Home, cell: dict[str, Any], app: psutil.Process, viewers: Viewers,
+                  counts: list[int]) -> list[Measured]:
     """One sweep with a run for each count of viewers. They come when a run starts, and are there when it measures."""
     sweep_id = launch(home, make_spec({"experiment": "inference", "name": "watched", "grid": {"seed": [0]},
-                                       "fixed": {**CELL, "batches": batches}, "repeats": len(counts)}))
+                                       "fixed": cell, "repeats": len(counts)}))
     folder = home.sweep(sweep_id)
     seen = {process: Processor([], []) for process in (app, viewers.process)}
     watched: list[dict[str, Any]] = []
@@ -165,28 +172,26 @@ def read_runs(home: Home, sweep_id: str) -> list[dict[str, Any]]:
     return runs
 
 
-def measure_blocks(home: Home, wanted_port: int) -> tuple[list[int], dict[str, list[Measured]]]:
-    counts: list[int] = []
+def measure_blocks(home: Home, cell: dict[str, Any], wanted_port: int) -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {arm: [] for arm in ARMS}
     draw = random.Random(0)
     with serving(home, wanted_port) as (app, port):
         viewers = Viewers(port)
         # The first run has the page's modules imported; the second tells what fills the window.
-        first = measure_block(home, FEWEST_BATCHES, app, viewers, [1, 0])
+        first = measure_block(home, cell | {"batches": FEWEST_BATCHES}, app, viewers, [1, 0])
         unwatched_s = first[1].batch_s
         for number in range(BLOCKS):
             # As many as fill the window now: others may have slowed the first run.
             batches = max(FEWEST_BATCHES, round(WINDOW_S / unwatched_s))
-            counts.append(batches)
             order = draw.sample(list(ARMS), len(ARMS))
-            for arm, run in zip(order, measure_block(home, batches, app, viewers, [ARMS[arm] for arm in order]),
-                                strict=True):
+            runs = measure_block(home, cell | {"batches": batches}, app, viewers, [ARMS[arm] for arm in order])
+            for arm, run in zip(order, runs, strict=True):
                 found[arm].append(run)
                 progress(f"block {number + 1} of {BLOCKS}, {arm}: {run.batch_s:.4f} s per batch, app "
                          f"{run.app_share:.3f} s/s, {run.reruns_per_s:.2f} reruns/s, others {run.others_cores:.2f}")
             unwatched_s = min(found[arm][-1].batch_s for arm in ("none", "none_again"))
         viewers.close()
-    return counts, found
+    return found
 
 
 def tell(runs: list[Measured], viewers: int) -> dict[str, Any]:
@@ -208,20 +213,27 @@ def main() -> None:
         os.environ["PHASELAB_HOME"] = str(home.root)
         # Someone else's sweep on this machine would hold up ours; whoever measures here has to see to quiet anyway.
         os.environ["PHASELAB_MACHINE_LOCK"] = str(home.root / "machine.lock")
-        counts, found = measure_blocks(home, wanted_port)
+        found = {name: measure_blocks(home, cell, wanted_port) for name, cell in CELLS.items()}
+    results, limits = {}, []
+    for name, arms in found.items():
+        results[name], of_cell = compare(arms)
+        limits += [{**limit, "name": f"{name}: {limit['name']}"} for limit in of_cell]
+    print_report(
+        "viewers", "Seconds per batch of a run watched by 0, 1 and 5 viewers that do not draw: a viewer's browser is taken "
+                   "to be on another machine.", {"cells": CELLS, **results}, limits)
+
+
+def compare(found: dict[str, list[Measured]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     times = {arm: [run.batch_s for run in runs] for arm, runs in found.items()}
     unwatched = [sqrt(one * other) for one, other in zip(times["none"], times["none_again"], strict=True)]
     ratios = {"none_to_none_noise_floor": ratio(times["none_again"], times["none"]),
               "one_to_none": ratio(times["one"], unwatched), "five_to_none": ratio(times["five"], unwatched)}
     alone = mean(run.app_share for arm in ("none", "none_again") for run in found[arm])
     cost = {arm: (mean(run.app_share for run in found[arm]) - alone) / ARMS[arm] for arm in ("one", "five")}
-    print_report(
-        "viewers", "Seconds per batch of a run that keeps all cores busy, watched by 0, 1 and 5 viewers that do not "
-                   "draw: a viewer's browser is taken to be on another machine.",
-        {"cell": CELL | {"batches": counts}, "arms": {arm: tell(runs, ARMS[arm]) for arm, runs in found.items()},
-         **ratios, "app_processor_s_per_s_and_viewer": cost},
-        [beyond_noise(f"{arm} to none, beyond the noise floor", ratios[f"{arm}_to_none"],
-                      ratios["none_to_none_noise_floor"]) for arm in ("one", "five")])
+    return ({"arms": {arm: tell(runs, ARMS[arm]) for arm, runs in found.items()}, **ratios,
+             "app_processor_s_per_s_and_viewer": cost},
+            [beyond_noise(f"{arm} to none, beyond the noise floor", ratios[f"{arm}_to_none"],
+                          ratios["none_to_none_noise_floor"]) for arm in ("one", "five")])
 
 
 def beyond_noise(name: str, found: Estimate, floor: Estimate) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from begin import begin, show_messages
+from begin import begin, notice_ends, show_messages
 from engine import queue
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
@@ -40,6 +40,7 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
 @st.fragment(run_every=1)
 def draw_live() -> None:
     show_messages()
+    notice_ends(lab)
     pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(live_view(lab.ask, chosen, CURVES), cores))
     if pictures is None:
         st.info("This sweep is not in the store.")

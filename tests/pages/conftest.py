@@ -14,9 +14,9 @@ def one_store_per_test(lab: Lab) -> Iterator[None]:
     st.cache_resource.clear()
     st.cache_data.clear()
     yield
-    from begin import open_desk
+    from begin import open_keeper
 
-    keeper = open_desk().keeper
+    keeper = open_keeper()
     keeper.stop()
     keeper.store.close()
     st.cache_resource.clear()

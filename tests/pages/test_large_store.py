@@ -8,7 +8,7 @@ import pytest
 from drawn_page import draw
 from driven_lab import Lab
 
-from begin import open_desk
+from begin import open_keeper
 from benchmarks.large_store import build_large_store
 from engine.home import Home
 from store.database import Store
@@ -49,7 +49,7 @@ def test_every_page_draws_on_it(home: Home, page: Page) -> None:
 
 
 def test_nothing_closes_its_running_sweep(home: Home) -> None:
-    keeper = open_desk().keeper
+    keeper = open_keeper()
     keeper.catch_up()
     running = [sweep for sweep in list_sweeps(keeper.store.cursor()) if sweep["status"] == "running"]
     assert len(running) == 1

@@ -108,9 +108,9 @@ def test_cells_that_cannot_run_here_are_counted_with_the_reason(lab: Lab) -> Non
 
 def test_the_only_way_to_change_something_refuses_viewers_and_tells_wrong_input(lab: Lab) -> None:
     draw(LAUNCH)
-    from begin import open_desk
+    from begin import open_keeper
 
-    keeper, said, done = open_desk().keeper, list[str](), list[str]()
+    keeper, said, done = open_keeper(), list[str](), list[str]()
 
     def wrong() -> None:
         raise InputError("name=x: is wrong")
