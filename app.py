@@ -12,7 +12,7 @@ from store.live import open_sweeps
 from ui.frame import empty_state
 from ui.home_page import draw_machine, draw_open, draw_sweep
 
-CELLS_SHOWN, SWEEPS_SHOWN = 8, 5
+CELLS_SHOWN, SWEEPS_SHOWN = 6, 6
 
 lab = begin("Home")
 gpus = Gpus.open()
@@ -37,9 +37,11 @@ sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_S
 if sweeps.empty:
     empty_state("No sweeps yet. Start the tour above, or choose a question of your own.", "Choose a question",
                 "pages/Launch.py")
+cards = st.grid(2, min_column_width=460, gap="medium")
 for sweep in sweeps.itertuples():
     cells = lab.keeper.once(("cells", sweep.sweep_id),
                             lambda sweep_id=sweep.sweep_id: sweep_cells(lab.ask, sweep_id, CELLS_SHOWN))
-    draw_sweep(sweep, cells)
+    with cards.cell():
+        draw_sweep(sweep, cells)
 st.page_link("pages/Runs.py", label="What the earlier studies published, to compare with", icon=":material/menu_book:",
              query_params={"shown": "published"})

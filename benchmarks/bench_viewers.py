@@ -1,5 +1,5 @@
-"""Does watching slow the run? A cell that leaves one core free, as a GPU's run does, and one that keeps every core busy,
-which is the worst there is; each with 0, 1 and 5 viewers of its Live page.
+"""Does watching slow the run? A cell that leaves one core free, as most runs on a GPU do, and one that keeps every core
+busy, the worst there is; each with 0, 1 and 5 viewers of its Live page.
 
 The real app serves, the real sweep process measures, on a lab of their own. A viewer (live_viewers.py) asks for what a
 browser asks for, but draws nothing: people's browsers are on other machines, and the server's work is what a run
@@ -219,8 +219,8 @@ def main() -> None:
         results[name], of_cell = compare(arms)
         limits += [{**limit, "name": f"{name}: {limit['name']}"} for limit in of_cell]
     print_report(
-        "viewers", "Seconds per batch of a run watched by 0, 1 and 5 viewers that do not draw: a viewer's browser is taken "
-                   "to be on another machine.", {"cells": CELLS, **results}, limits)
+        "viewers", "Seconds per batch of a run watched by 0, 1 and 5 viewers that do not draw: their browsers are "
+                   "taken to be on other machines.", {"cells": CELLS, **results}, limits)
 
 
 def compare(found: dict[str, list[Measured]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

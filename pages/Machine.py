@@ -70,7 +70,8 @@ if st.button(f"Check how quiet this machine is ({CHECK_S:g} s)", type="primary",
     check_noise()
 draw.draw_quietness(read_last(lab.home), os.uname().nodename)
 
-left, right = st.columns(2, gap="medium")
+panes = st.grid(2, min_column_width=380, gap="medium")
+left, right = panes.cell(), panes.cell()
 caches = st.container()
 with left:
     draw.draw_missing(report["missing"])

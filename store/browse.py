@@ -133,7 +133,7 @@ def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: i
             FROM metrics WHERE name IN ('end_to_end_s', 'first_batch_s', 'steady_items_per_s')
             AND run_id IN (SELECT run_id FROM chosen) GROUP BY run_id),
         tagged AS (SELECT target, list(DISTINCT tag ORDER BY tag) AS tags FROM tags GROUP BY target)
-        SELECT c.status, s.name AS sweep, a.* EXCLUDE (run_id), n.* EXCLUDE (run_id), c.noisy, c.repeat,
+        SELECT c.status, s.name AS sweep, n.* EXCLUDE (run_id), a.* EXCLUDE (run_id), c.noisy, c.repeat,
                array_to_string(list_sort(list_distinct(list_concat(coalesce(t.tags, []), coalesce(st.tags, [])))),
                                ', ') AS tags,
                coalesce(nt.note, '') AS note, c.reason, c.started_at, c.experiment, c.run_id, c.sweep_id

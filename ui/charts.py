@@ -94,7 +94,7 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     `full` is the value that means "all of it", drawn as a dashed line. Stages shade the background.
     """
     lines = alt.Chart(frame).mark_line(interpolate="linear", strokeWidth=2).encode(
-        x=alt.X("time_s:Q", title="Time of the run (s)"),
+        x=alt.X("time_s:Q", title=None),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True)),
         color=alt.Color("device:N", title="Device", scale=alt.Scale(range=SERIES),
                         legend=alt.Legend(orient="top") if frame["device"].nunique() > 1 else None),
@@ -109,7 +109,8 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     if full is not None:
         layers.append(alt.Chart(alt.Data(values=[{"full": full}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
             y="full:Q", tooltip=[alt.Tooltip("full:Q", title="All there is", format=",.3~f")]))
-    return alt.layer(*layers, data=frame).properties(height=200, title=alt.TitleParams(title, fontSize=13))
+    heading = alt.TitleParams(f"{title}, over the run's seconds", fontSize=13, anchor="start")
+    return alt.layer(*layers, data=frame).properties(height=190, title=heading)
 
 
 def phase_strip(rows: Sequence[dict[str, Any]]) -> alt.Chart:

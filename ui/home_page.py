@@ -33,7 +33,7 @@ def draw_open(sweeps: list[dict[str, Any]]) -> None:
 
 def draw_sweep(sweep: Any, cells: list[CellTimes]) -> None:
     """`sweep` is a row of store.browse.sweeps_frame."""
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         outcome = f"{sweep.ok} ok" + (f", {sweep.other} not ok" if sweep.other else "")
         st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}**  \n"
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")

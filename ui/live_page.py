@@ -135,17 +135,23 @@ def draw_now(pictures: Pictures, finished: CellPicture | None, log: Path | None)
         panes = st.grid(2, min_column_width=PANE_PX, gap="medium")
         with panes.cell():
             _draw_run(pictures, pictures.view.run)
+            _draw_finished(finished)
         with panes.cell():
             _draw_readings(pictures, log)
+    else:
+        _draw_finished(finished)
+    for ending in pictures.view.sweep["endings"]:
+        st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
+                   icon=ICONS.get(ending["status"]))
+
+
+def _draw_finished(finished: CellPicture | None) -> None:
     if finished:
         st.subheader("Finished cells")
         st.markdown(finished.sentence)
         show(finished.chart, "cells", "Time per item of each finished cell, by phase")
         st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
                    + (f" The newest {CELLS_SHOWN} cells." if len(finished.cells) >= CELLS_SHOWN else ""))
-    for ending in pictures.view.sweep["endings"]:
-        st.warning(f"{ending['runs']} {ending['status']}: {safe(ending['reason'] or 'no reason was given')}",
-                   icon=ICONS.get(ending["status"]))
 
 
 def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:

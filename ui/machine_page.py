@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.noise_check import NoiseCheck
 
 UNKNOWN = "not available"
-PROBLEMS_SHOWN = 20
+PROBLEMS_SHOWN = 3
 LIMITS = (f"Quiet: blocks of equal work vary by up to {percent(QUIET_SPREAD)}. Usable with repeats: up to "
           f"{percent(NOISY_SPREAD)}. Noisy: more, or what would mark a run noisy. A few seconds cannot see what "
           "changes over minutes, and memory, disk and GPU are not loaded.")

@@ -12,23 +12,32 @@ from driven_lab import Lab
 PAGES = ["app.py", "pages/Launch.py", "pages/Live.py", "pages/Runs.py", "pages/Machine.py"]
 
 
+def sweep_once(folder: Path, endings: list[str]) -> Path:
+    """A lab with one sweep, measured once for all pages."""
+    lab = Lab.at(folder)
+    lab.json("sweep", lab.sweep_file(experiment="misbehave", name="<script>alert(1)</script> *bold*",
+                                     grid={"how": endings}), "--wait", expect=(0, 1))
+    return lab.home.root
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab with one sweep, measured once for all pages: an ok run and a failed one."""
-    lab = Lab.at(tmp_path_factory.mktemp("measured"))
-    lab.json("sweep", lab.sweep_file(experiment="misbehave", name="<script>alert(1)</script> *bold*",
-                                     grid={"how": ["well", "raise"]}), "--wait")
-    return lab.home.root
+    return sweep_once(tmp_path_factory.mktemp("measured"), ["well", "raise"])
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sweep_once(tmp_path_factory.mktemp("failed"), ["raise"])
 
 
 @pytest.fixture
 def home(lab: Lab, request: pytest.FixtureRequest) -> Lab:
-    if getattr(request, "param", "empty") == "measured":
-        shutil.copytree(request.getfixturevalue("measured"), lab.home.root)
+    if (filled := getattr(request, "param", "empty")) != "empty":
+        shutil.copytree(request.getfixturevalue(filled), lab.home.root)
     return lab
 
 
-@pytest.mark.parametrize("home", ["empty", "measured"], indirect=True)
+@pytest.mark.parametrize("home", ["empty", "measured", "failed"], indirect=True)
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_draws(home: Lab, page: str) -> None:
     assert draw(page).title[0].value in ("Home", "Launch", "Live", "Runs", "Machine")
