@@ -13,6 +13,7 @@ from engine import queue
 from engine.home import Home, lab_home
 from engine.interrupted import close_interrupted
 from engine.params import InputError
+from hand import HAND
 from store.database import Store, StoreHeld, StoreUnusable
 from store.keeper import Activity, Keeper
 from store.live import open_sweeps
@@ -51,7 +52,7 @@ class Lab(NamedTuple):
             say(VIEWER)
             return None
         try:
-            done = act(*arguments)
+            done = HAND.submit(act, *arguments).result()
         except InputError as error:
             say(safe(error))
             return None

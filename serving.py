@@ -6,11 +6,16 @@ import os
 import threading
 
 from engine.home import PROJECT
+from hand import step_back
 
 
 def serve(port: int) -> None:
-    """Serve until a signal ends it. The store is opened beside, so that the first visitor does not wait for it."""
+    """Serve until a signal ends it. The store is opened beside, so that the first visitor does not wait for it.
+
+    Watching must not slow the run: the server gives way, by priority, to what is measured.
+    """
     os.chdir(PROJECT)  # where .streamlit/config.toml is
+    step_back()
     from streamlit.web import cli
 
     threading.Thread(target=_open_lab, name="opening", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 from browser.conftest import Visit
 from browser.driven_app import App, wait_for
 from browser.windows import LaunchPage, LivePage
@@ -35,6 +36,8 @@ def test_a_sweep_outlives_the_app_that_started_it(app: App, visit: Visit) -> Non
     link = first_window.page.url
     (folder,) = app.sweeps()
     sweep_pid = read_process(folder)["pid"]
+    # The server gives way to what is measured, and what it starts does not inherit that.
+    assert psutil.Process(sweep_pid).nice() == psutil.Process().nice() < psutil.Process(app.pid).nice()
 
     app.kill()
     before = done(folder)
