@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 import duckdb
@@ -27,6 +28,15 @@ class Activity(NamedTuple):
     measuring: bool
 
 
+@dataclass
+class Kept:
+    """An answer for all visitors, and the state of the store that it was true of."""
+
+    value: Any = None
+    version: Hashable = None
+    asking: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Keeper:
     """Reads new journal blocks twice a second. A page never waits for it, and a failed pass is tried again."""
 
@@ -38,7 +48,7 @@ class Keeper:
         """Grows when a pass brought something new: what was asked since is still true while it stays the same."""
         self._cursor = store.cursor()
         self._passing = threading.Lock()
-        self._asking, self._answers = threading.RLock(), dict[Hashable, tuple[Hashable, Any]]()
+        self._asking, self._answers = threading.Lock(), dict[Hashable, Kept]()
         self._followed: set[str] = set()
         self._measuring: bool | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
@@ -67,11 +77,13 @@ class Keeper:
         does where one is given."""
         version = self.changes if version is None else version
         with self._asking:
-            if key not in self._answers or self._answers[key][0] != version:
-                if len(self._answers) >= ANSWERS_KEPT:
-                    self._answers.clear()
-                self._answers[key] = version, make()
-            return cast(T, self._answers[key][1])
+            if len(self._answers) >= ANSWERS_KEPT:
+                self._answers.clear()
+            answer = self._answers.setdefault(key, Kept())
+        with answer.asking:  # others wait for this answer only
+            if answer.version != version:
+                answer.value, answer.version = make(), version
+            return cast(T, answer.value)
 
     def exclusively(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Something that writes to the store, between two passes."""
