@@ -11,6 +11,7 @@ from store.browse import sweep_cells, sweeps_frame
 from store.live import open_sweeps
 from ui.frame import empty_state
 from ui.home_page import draw_machine, draw_open, draw_sweep
+from ui.live_page import make_cell_picture
 
 CELLS_SHOWN, SWEEPS_SHOWN = 6, 6
 
@@ -33,15 +34,15 @@ with cards.cell():
     draw_open(lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask)))
 
 st.subheader("Latest sweeps")
-sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN))
+sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN, archived=False))
 if sweeps.empty:
     empty_state("No sweeps yet. Start the tour above, or choose a question of your own.", "Choose a question",
                 "pages/Launch.py")
 cards = st.grid(2, min_column_width=460, gap="medium")
 for sweep in sweeps.itertuples():
-    cells = lab.keeper.once(("cells", sweep.sweep_id),
-                            lambda sweep_id=sweep.sweep_id: sweep_cells(lab.ask, sweep_id, CELLS_SHOWN))
+    picture = lab.keeper.once(("small picture", sweep.sweep_id), lambda sweep_id=sweep.sweep_id: make_cell_picture(
+        sweep_cells(lab.ask, sweep_id), CELLS_SHOWN))
     with cards.cell():
-        draw_sweep(sweep, cells)
+        draw_sweep(sweep, picture, CELLS_SHOWN)
 st.page_link("pages/Runs.py", label="What the earlier studies published, to compare with", icon=":material/menu_book:",
              query_params={"shown": "published"})

@@ -13,8 +13,7 @@ from engine import queue
 from engine.home import Home, lab_home
 from engine.interrupted import close_interrupted
 from engine.params import InputError
-from hand import HAND
-from store.database import Store, StoreHeld, StoreUnusable
+from store.database import Store, StoreHeld, StoreUnusable, is_trouble
 from store.keeper import Activity, Keeper
 from store.live import open_sweeps
 from ui.frame import VIEWER, draw_frame, draw_open_sweeps, safe
@@ -22,18 +21,20 @@ from ui.frame import VIEWER, draw_frame, draw_open_sweeps, safe
 if TYPE_CHECKING:
     import duckdb
 
+READY_S = 2.0
+"""How long a page waits for the first look at all journals; then it shows what there is."""
 CLOSE_EVERY = 10
 """Passes between looks for sweeps whose process died: the look goes over every sweep's folder."""
 
 
-def toast(sentence: str) -> None:
-    """Said by the next drawing: a button's work inside a fragment cannot draw."""
-    st.session_state.setdefault("messages", []).append(sentence)
+def toast(sentence: str, icon: str = ":material/error:") -> None:
+    """Said by the next drawing: a button's work inside a fragment or a dialog cannot draw."""
+    st.session_state.setdefault("messages", []).append((sentence, icon))
 
 
 def show_messages() -> None:
-    for sentence in st.session_state.pop("messages", []):
-        st.toast(sentence, icon=":material/error:", duration="long")
+    for sentence, icon in st.session_state.pop("messages", []):
+        st.toast(sentence, icon=icon, duration="long")
 
 
 class Lab(NamedTuple):
@@ -52,22 +53,27 @@ class Lab(NamedTuple):
             say(VIEWER)
             return None
         try:
-            done = HAND.submit(act, *arguments).result()
-        except InputError as error:
+            done = act(*arguments)
+        except (InputError, StoreUnusable) as error:
             say(safe(error))
+            return None
+        except OSError as error:
+            say(safe(f"That could not be written ({error.strerror or error}): see to the disk's space and rights."))
             return None
         self.keeper.catch_up()
         return True if done is None else done
 
 
 def begin(title: str) -> Lab:
-    viewer = bool(os.environ.get("PHASELAB_VIEWER"))
+    viewer = os.environ.get("PHASELAB_VIEWER", "").lower() not in ("", "0", "no", "false", "off")
     draw_frame(title, viewer)
     try:
         keeper = open_keeper()
     except (StoreHeld, StoreUnusable) as problem:
         _say_and_stop(str(problem))
-    for sentence in [keeper.store.notice, *keeper.problems[-3:]]:
+    if not keeper.wait_until_ready(READY_S):
+        st.info("Journals are still being read: some runs may be missing here.", icon=":material/hourglass_top:")
+    for sentence in [keeper.store.notice, keeper.trouble, *keeper.problems[-3:]]:
         if sentence:
             st.warning(safe(sentence))
     show_messages()
@@ -97,8 +103,15 @@ def notice_ends(lab: Lab) -> list[dict[str, Any]]:
 def open_keeper() -> Keeper:
     """One store and one reading thread per process, whoever comes first."""
     home = lab_home()
-    keeper = Keeper(Store.open(home), Lookout(home))
-    keeper.start()
+    store = Store.open(home)
+    try:
+        keeper = Keeper(store, Lookout(home))
+        keeper.start()
+    except BaseException as error:
+        store.close()  # or this process would hold it, and tell everyone so, until it ends
+        if is_trouble(error):
+            raise store.unusable(error) from None
+        raise
     atexit.register(_close, keeper)
     return keeper
 

@@ -36,7 +36,7 @@ from engine.registry import Broken, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
 from store.compaction import compact as compact_store
-from store.database import Store, StoreHeld, StoreUnusable
+from store.database import Store, StoreHeld, StoreUnusable, check_free
 from store.export import TABLES, export_sweep
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
@@ -283,9 +283,11 @@ def queue_command(action: str, sweep_id: str | None, as_json: bool) -> None:
 @click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; the next free one if it is taken.")
 def app(port: int | None) -> None:
     """Open the app in the browser, on this machine only."""
-    chosen = free_port(port or int(os.environ.get("PORT") or 8501))
-    with Store.open(lab_home()):
-        pass  # says who has the store, before a server is started for nothing
+    wanted = os.environ.get("PORT") or "8501"
+    if not port and not (wanted.isdecimal() and 0 < int(wanted) < 65536):
+        raise InputError(f"PORT={wanted}: must be 1 to 65535")
+    chosen = free_port(port or int(wanted))
+    check_free(lab_home())  # says who has the store, before a server is started for nothing
     click.echo(f"PhaseLab is at http://127.0.0.1:{chosen}")
     from serving import serve
 

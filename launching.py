@@ -5,16 +5,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
+from pydantic import ValidationError
 
 from begin import Lab
 from engine.allowed_folders import check_spec_folders
 from engine.home import Home
 from engine.launch import launch
+from engine.params import InputError, explain
 from engine.registry import find
 from engine.spec import SweepSpec
+from hand import HAND
 
 SAME_CLICK_S = 3.0
 """The same sweep asked for again by the same visitor within so many seconds is the same click."""
@@ -46,6 +49,20 @@ def launched() -> Launched:
     return Launched()
 
 
+def without_defaults(content: dict[str, Any]) -> dict[str, Any]:
+    """A sweep that names every parameter of its one cell, with those only that differ from their default."""
+    if "grid" in content:
+        return content
+    experiment = find(content["experiment"])
+    try:
+        params = experiment.Params.model_validate(content["fixed"])
+    except ValidationError as error:
+        raise InputError(explain(error, experiment.Params, experiment.name)) from None
+    given = params.model_dump(mode="json", exclude_defaults=True) or {"seed": 0}
+    first = next(iter(given))
+    return {**content, "grid": {first: [given.pop(first)]}, "fixed": given}
+
+
 def launch_and_watch(lab: Lab, spec: SweepSpec) -> None:
     """Launch what this page's token stands for and go to Live; what is wrong is said here instead."""
     token = st.session_state.setdefault("launch_token", secrets.token_hex(8))
@@ -53,7 +70,7 @@ def launch_and_watch(lab: Lab, spec: SweepSpec) -> None:
     if last and last.spec == spec and time.monotonic() - last.at_s < SAME_CLICK_S:
         token = last.token  # the second half of a double click can reach a page whose token was renewed
     with st.spinner("Starting the sweep"):
-        sweep_id = lab.do(launched().once, token, lab.home, spec, say=st.error)
+        sweep_id = lab.do(HAND.submit(launched().once, token, lab.home, spec).result, say=st.error)
     if sweep_id:
         st.session_state["last_launch"] = LastLaunch(spec, token, time.monotonic())
         st.session_state["launch_token"] = secrets.token_hex(8)

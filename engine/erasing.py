@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 
 from engine import queue
@@ -12,8 +13,8 @@ from engine.params import InputError
 from engine.people import annotate
 
 
-def erase(home: Home, targets: list[str]) -> list[str]:
-    """Erase sweeps and runs; returns the sweeps that lost something. A sweep that is open is refused, before anything
+def erase(home: Home, targets: list[str]) -> None:
+    """Erase sweeps and runs. A sweep that is open is refused, before anything
     is touched. Folders leave under another name first, so that a half-removed one is never taken for a sweep."""
     sweeps = {target for target in targets if home.sweep(target).path.is_dir()}
     runs = {target: sweep_id for target in targets if target not in sweeps
@@ -29,16 +30,17 @@ def erase(home: Home, targets: list[str]) -> list[str]:
             if lock is None:
                 raise InputError(f"sweep {sweep_id} is being measured; cancel it first, then erase")
             locks.append(lock)
-        annotate(home, targets, "erase")
         for run_id, sweep_id in runs.items():
             for path in home.sweep(sweep_id).runs.glob(f"{run_id}.*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for sweep_id in sweeps:
-            aside = home.root / "erased" / sweep_id
+            aside = home.root / "erased" / f"{sweep_id}-{secrets.token_hex(2)}"
             aside.parent.mkdir(exist_ok=True)
             home.sweep(sweep_id).path.rename(aside)
-            shutil.rmtree(aside)
+        if sweeps:
+            shutil.rmtree(home.root / "erased")
+        # Last: until it is said, whoever was interrupted can erase again.
+        annotate(home, targets, "erase")
     finally:
         for lock in locks:
             os.close(lock)
-    return touched

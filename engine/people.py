@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 
+from engine import queue
 from engine.home import Home
 from engine.journal import Annotation, JournalWriter
 from engine.moment import utc_now_exact
+from engine.params import InputError
 
 FIELDS = ("tag", "untag", "note", "archive", "unarchive", "delete", "restore", "erase")
+
+
+def delete(home: Home, targets: list[str], field: str = "delete", value: str = "") -> None:
+    """Hide sweeps and runs, to be restored or erased. One that is in line could not be watched or cancelled then."""
+    line = queue.read_queue(home)
+    if waiting := [target for target in targets if line.find(target) or line.find(target.rsplit("-", 2)[0])]:
+        raise InputError(f"{waiting[0]}: is being measured or waits for its turn; cancel its sweep first, then delete")
+    annotate(home, targets, field, value)
 
 
 def annotate(home: Home, targets: list[str], field: str, value: str = "") -> None:

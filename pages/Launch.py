@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.expectation import expect
+from analysis.expectation import expect, work_of
 from begin import begin
 from engine.allowed_folders import check_folder, is_folder
 from engine.environment import same_machine
@@ -15,14 +15,14 @@ from engine.params import InputError
 from engine.presets import list_presets
 from engine.registry import load_all
 from engine.spec import MANY_RUNS, SweepSpec, make_cells, make_spec, parse_spec
-from launching import launch_and_watch
+from launching import launch_and_watch, without_defaults
 from store.browse import past_runs, run_as_sweep, sweep_spec
 from ui.forms import draw_form
 from ui.frame import safe
 from ui.launch_page import Cost, as_sweep, as_yaml, draw_about, draw_cost, draw_question
 from ui.links import choose
 
-MOST_CELLS = 100_000
+MOST_CELLS = 20_000
 
 lab = begin("Launch")
 gpus = Gpus.open()
@@ -41,7 +41,7 @@ def fill(content: dict[str, Any]) -> None:
 
 def fill_from_yaml(text: str) -> None:
     try:
-        fill(parse_spec(text, "the YAML").model_dump(mode="json", exclude_unset=True))
+        fill(parse_spec(text, "the YAML").model_dump(mode="json"))
     except InputError as error:
         state["yaml_problem"] = str(error)
 
@@ -53,13 +53,13 @@ def fill_from_link() -> None:
     if asked == state.get("filled_from", {}):
         return
     state["filled_from"] = asked
-    content = (presets[asked["preset"]].spec.model_dump(mode="json", exclude_unset=True)
+    content = (presets[asked["preset"]].spec.model_dump(mode="json")
                if asked.get("preset") in presets else
                sweep_spec(lab.ask, asked["from_sweep"]) if "from_sweep" in asked else
                run_as_sweep(lab.ask, asked["from_run"]) if "from_run" in asked else None)
     if content:
         try:
-            fill(make_spec(content).model_dump(mode="json", exclude_unset=True))
+            fill(make_spec(without_defaults(content)).model_dump(mode="json"))
         except InputError as error:
             st.warning(f"The form could not be filled from there: {safe(error)}")
     elif asked:
@@ -74,16 +74,19 @@ def check_here(name: str, value: Any) -> None:
 
 
 def work_out(spec: SweepSpec) -> Cost:
-    cells = make_cells(spec) if spec.number_of_runs // spec.repeats <= MOST_CELLS else []
+    number = spec.number_of_runs // spec.repeats
+    if number > MOST_CELLS:
+        raise InputError(f"grid: {number:,} cells are more than a form should start; give fewer values, or use "
+                         "`python lab.py sweep`")
+    cells = make_cells(spec)
     if experiment.check:
         experiment.check([cell.params for cell in cells], lab.home.cache)
     past = past_runs(lab.ask, experiment.name, same_machine(gpus))
-    keyed = [(cell.key, getattr(cell.params, "model", None)) for cell in cells]
     cannot_run = experiment.cannot_run or (lambda params, gpus: None)
-    cannot = [reason for cell in cells if (reason := cannot_run(cell.params, gpus))]
-    number = len(cells) or spec.number_of_runs // spec.repeats
-    return Cost(number * spec.repeats, number, expect(keyed, spec.repeats, past),
-                shutil.disk_usage(lab.home.root).free, cannot)
+    reasons = {cell.key: reason for cell in cells if (reason := cannot_run(cell.params, gpus))}
+    keyed = [(cell.key, work_of(cell.params.model_dump(mode="json"))) for cell in cells if cell.key not in reasons]
+    return Cost(len(cells) * spec.repeats, len(cells), expect(keyed, spec.repeats, past),
+                shutil.disk_usage(lab.home.root).free, list(reasons.values()))
 
 
 fill_from_link()

@@ -6,6 +6,7 @@ from begin import begin, notice_ends, show_messages
 from engine import queue
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
+from hand import HAND
 from store.browse import sweep_cells, sweeps_frame
 from store.live import live_view
 from ui.frame import empty_state, set_tab_title
@@ -14,12 +15,15 @@ from ui.live_page import CURVES, draw_buttons, draw_now, draw_progress, draw_que
 
 lab = begin("Live")
 cores = cpu_allowance().cores
-sweeps = sweeps_frame(lab.ask, 200)
+asked = str(st.query_params.get("sweep", ""))[:200]
+sweeps = sweeps_frame(lab.ask, 200, also=asked)
 if sweeps.empty:
     empty_state("Nothing has been measured yet.", "Choose a question and launch a sweep", "pages/Launch.py")
     st.stop()
 names = {row.sweep_id: row.name or row.sweep_id for row in sweeps.itertuples()}
 when = {row.sweep_id: f"{row.created_at:%Y-%m-%d %H:%M} UTC" for row in sweeps.itertuples()}
+if asked and asked not in names:
+    st.warning("There is no sweep with this id: it was deleted, or the link is from another lab. Here is another one.")
 running = [row.sweep_id for row in sweeps.itertuples() if row.status == "running"]
 chosen = choose("Sweep", [*running, *(sweep_id for sweep_id in names if sweep_id not in running)], "sweep",
                 lambda sweep_id: f"{names[sweep_id]} · {when[sweep_id]}")
@@ -34,7 +38,7 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
     elif what in ("pause", "continue"):
         lab.do(queue.pause, lab.home, sweep_id, what == "pause")
     else:
-        lab.do(resume, lab.home, sweep_id, what == "retry")
+        lab.do(HAND.submit(resume, lab.home, sweep_id, what == "retry").result)
 
 
 @st.fragment(run_every=1)
@@ -53,7 +57,7 @@ def draw_live() -> None:
     entry = line.find(chosen)
     paused = queue.is_paused(line, chosen)
     draw_progress(sweep, run is None, line.entries.index(entry) if entry else 0, paused)
-    draw_buttons(sweep, entry and entry.state == "waiting", paused, lab.viewer, act)
+    draw_buttons(sweep, entry and entry.state == "waiting", bool(entry and entry.paused), lab.viewer, act)
     if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)
     draw_now(pictures, finished, lab.home.sweep(chosen).run_log(run["run_id"], run["attempt"]) if run else None)

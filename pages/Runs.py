@@ -1,12 +1,15 @@
 """Runs: find any run again, open it, tag it, put it away."""
 
+from typing import Any
+
 import streamlit as st
 
-from begin import begin
+from begin import begin, toast
 from engine.erasing import erase
-from engine.people import annotate
+from engine.params import InputError
+from engine.people import annotate, delete
 from engine.spec import make_spec
-from launching import launch_and_watch
+from launching import launch_and_watch, without_defaults
 from store.browse import Filters, annotations_of, filter_choices, published_frame, run_as_sweep, runs_frame
 from store.compaction import compact, list_deleted
 from store.queries import find_run_ids
@@ -20,19 +23,29 @@ choices = lab.keeper.once("filters", lambda: filter_choices(lab.ask))
 
 
 def edit(targets: list[str], what: str, value: str) -> None:
-    if lab.do(annotate, lab.home, targets, what, value):
+    if lab.do(delete if what == "delete" else annotate, lab.home, targets, what, value):
         st.session_state["just_deleted"] = targets if what == "delete" else None
         done = {"tag": "Tagged", "untag": "Tag taken away", "note": "Note kept", "archive": "Archived",
                 "unarchive": "Taken out of the archive", "delete": "Deleted", "restore": "Restored"}[what]
-        st.toast(f"{done}.", icon=":material/check:")
+        toast(f"{done}.")
 
 
 def erase_deleted() -> None:
+    st.session_state["just_deleted"] = None
     lab.do(lab.keeper.exclusively, lambda cursor: compact(cursor, lab.home, erase))
 
 
 def open_run(run_id: str) -> None:
     st.query_params["run"] = run_id
+
+
+def again_as_sweep(run_id: str) -> dict[str, Any] | None:
+    """None when its experiment or a parameter is not there any more."""
+    try:
+        asked = run_as_sweep(lab.ask, run_id)
+        return without_defaults(asked) if asked else None
+    except InputError:
+        return None
 
 
 def draw_one(run_id: str) -> None:
@@ -41,12 +54,12 @@ def draw_one(run_id: str) -> None:
             del st.query_params["run"]
             st.rerun()
         about = annotations_of(lab.ask, run_id)
-        again = run_as_sweep(lab.ask, run_id)
+        again = again_as_sweep(run_id)
         if again and st.button("Run this again", icon=":material/replay:", disabled=lab.viewer):
             launch_and_watch(lab, make_spec(again))
         st.page_link("pages/Launch.py", label="Change it and launch", icon=":material/edit:",
                      query_params={"from_run": run_id})
-        shown = "deleted" if about["deleted"] else "archived" if about["archived"] else "current"
+        shown = next((state for state in ("erased", "deleted", "archived") if about[state]), "current")
         draw_edit_bar([run_id], "this run", shown, choices["tags"], about["note"], lab.viewer, edit, "one")
     draw_undo(edit)
     draw_run(lab.ask, run_id, lab.home.sweep(run_id.rsplit("-", 2)[0]), about, again)
@@ -72,7 +85,8 @@ def draw_all() -> None:
             if len(selected) == 1:
                 st.button("Open this run", icon=":material/open_in_full:", type="primary", on_click=open_run,
                           args=selected)
-            draw_edit_bar(selected, what, filters.shown, choices["tags"], "", lab.viewer, edit, "rows")
+            note = annotations_of(lab.ask, selected[0])["note"] if len(selected) == 1 else ""
+            draw_edit_bar(selected, what, filters.shown, choices["tags"], note, lab.viewer, edit, "rows")
         elif filters.sweep_id and total:
             st.markdown("**This sweep**")
             st.page_link("pages/Live.py", label="Its result", icon=":material/monitoring:",

@@ -11,7 +11,7 @@ import duckdb
 import pandas as pd
 
 from analysis.cells import CellTimes, RunTimes, time_cells
-from analysis.expectation import PastRun
+from analysis.expectation import PastRun, work_of
 from store.queries import KEPT, Answer, ask
 
 VARYING_SHOWN = 8
@@ -20,30 +20,33 @@ SAMPLES_SHOWN = 2_000
 """More telemetry than this is thinned evenly before it is drawn."""
 
 
-def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000) -> pd.DataFrame:
-    """Sweeps, newest first, with their runs counted by outcome; deleted ones are not there."""
-    return connection.execute("""
+def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000, also: str = "",
+                 archived: bool = True) -> pd.DataFrame:
+    """The newest sweeps with their runs counted by outcome, the open ones and the one named `also` among them; deleted
+    sweeps and runs are not there, archived ones only if asked for."""
+    hidden = "" if archived else "AND s.sweep_id NOT IN (SELECT target FROM archived)"
+    return connection.execute(f"""
+        WITH shown AS (
+            SELECT sweep_id FROM (SELECT sweep_id FROM sweeps s
+                                  WHERE sweep_id NOT IN (SELECT target FROM deleted) {hidden}
+                                  ORDER BY created_at DESC, sweep_id DESC LIMIT $limit)
+            UNION SELECT sweep_id FROM sweeps s WHERE (sweep_id = $also OR status IN ('running', 'queued'))
+                  AND sweep_id NOT IN (SELECT target FROM deleted))
         SELECT s.sweep_id, s.name, s.experiment, s.status, s.reason, s.created_at, s.ended_at, s.planned_runs,
                coalesce(r.ok, 0) AS ok, coalesce(r.running, 0) AS running, coalesce(r.other, 0) AS other
         FROM sweeps s LEFT JOIN (
             SELECT sweep_id, count(*) FILTER (status = 'ok') AS ok, count(*) FILTER (status = 'running') AS running,
                    count(*) FILTER (status NOT IN ('ok', 'running')) AS other
-            FROM runs GROUP BY sweep_id) r USING (sweep_id)
-        WHERE s.sweep_id NOT IN (SELECT target FROM deleted)
-        ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT ?""", [limit]).df()
+            FROM runs WHERE {KEPT} GROUP BY sweep_id) r USING (sweep_id)
+        WHERE s.sweep_id IN (FROM shown)
+        ORDER BY s.created_at DESC, s.sweep_id DESC""", {"limit": limit, "also": also}).df()
 
 
-def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = CELLS_SHOWN) -> list[CellTimes]:
-    """The newest cells of a sweep over their ok runs, labelled by what sets them apart, in natural order."""
-    names = varying_parameters(connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id})
+def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[CellTimes]:
+    """Every cell of a sweep over its ok runs, labelled by what sets it apart, in the order of measuring."""
     found = ask(connection, """
-        WITH chosen AS (
-            SELECT cell_key FROM runs
-            WHERE sweep_id = $sweep_id AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted)
-            GROUP BY cell_key ORDER BY max(started_at) DESC, cell_key LIMIT $limit),
-        members AS (SELECT run_id, cell_key, noisy, started_at FROM runs
-                    WHERE sweep_id = $sweep_id AND status = 'ok' AND cell_key IN (FROM chosen)
-                    AND run_id NOT IN (SELECT target FROM deleted))
+        WITH members AS (SELECT run_id, cell_key, noisy, started_at FROM runs WHERE sweep_id = $sweep_id
+                         AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted))
         SELECT m.cell_key, m.noisy, n.items, n.end_to_end_s, p.phases
         FROM members m
         JOIN (SELECT run_id, max(value) FILTER (name = 'items') AS items,
@@ -51,10 +54,16 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int
               FROM metrics WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) n USING (run_id)
         LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
                    WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) p USING (run_id)
-        ORDER BY m.started_at""", {"sweep_id": sweep_id, "limit": limit})
-    labels = cell_labels(connection, sweep_id, names)
-    cells = time_cells(RunTimes(labels.get(row["cell_key"], row["cell_key"][:8]), row["items"], row["end_to_end_s"],
-                                row["phases"] or {}, row["noisy"]) for row in found)
+        ORDER BY m.started_at""", {"sweep_id": sweep_id})
+    labels = cell_labels(connection, sweep_id, varying_parameters(
+        connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id}))
+    cells = time_cells(RunTimes(row["cell_key"], row["items"], row["end_to_end_s"], row["phases"] or {}, row["noisy"])
+                       for row in found)
+    return [cell._replace(cell=labels.get(cell.cell, "the only cell")) for cell in cells]
+
+
+def in_natural_order(cells: list[CellTimes]) -> list[CellTimes]:
+    """By label, numbers inside it as numbers: batch_size=8 before batch_size=32."""
     return sorted(cells, key=lambda cell: _natural(cell.cell))
 
 
@@ -65,7 +74,7 @@ def cell_labels(connection: duckdb.DuckDBPyConnection, sweep_id: str, names: lis
             SELECT DISTINCT r.cell_key, p.name, p.asked FROM runs r JOIN parameters p USING (run_id)
             WHERE r.sweep_id = ? AND p.name IN (SELECT unnest(?))""", [sweep_id, names]).fetchall():
         found.setdefault(key, {})[name] = json.loads(asked) if asked is not None else None
-    return {key: ", ".join(f"{name}={values[name]}" for name in names if name in values) or "the only cell"
+    return {key: ", ".join(f"{name}={values[name]}" for name in names if name in values)
             for key, values in found.items()}
 
 
@@ -75,6 +84,12 @@ def varying_parameters(connection: duckdb.DuckDBPyConnection, where: str, values
         SELECT name FROM parameters WHERE run_id IN (SELECT run_id FROM runs WHERE {where})
         GROUP BY name HAVING count(DISTINCT asked) > 1 ORDER BY min(rowid) LIMIT {VARYING_SHOWN}""",
         values).fetchall()]
+
+
+def count_batches(connection: duckdb.DuckDBPyConnection, run_id: str) -> int:
+    """Batches with phases so far; a run that is still measured has no summary."""
+    return int(connection.execute("SELECT coalesce(max(batch) + 1, 0) FROM phases WHERE run_id = ?",
+                                  [run_id]).fetchall()[0][0])
 
 
 def run_batches(connection: duckdb.DuckDBPyConnection, run_id: str, first: int, count: int) -> list[Answer]:
@@ -187,22 +202,26 @@ def annotations_of(connection: duckdb.DuckDBPyConnection, target: str) -> Answer
     tags = [row[0] for row in connection.execute(
         "SELECT DISTINCT tag FROM tags WHERE target = ? ORDER BY tag", [target]).fetchall()]
     note = connection.execute("SELECT note FROM notes WHERE target = ?", [target]).fetchone()
-    state = {view: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
+    state = {"erased": bool(connection.execute("SELECT 1 FROM annotations WHERE target = ? AND field = 'erase'",
+                                               [target]).fetchone())}
+    state |= {view: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
              for view in ("archived", "deleted")}
     return {"tags": tags, "note": note[0] if note else "", **state}
 
 
 def past_runs(connection: duckdb.DuckDBPyConnection, experiment: str, same: Callable[[dict[str, Any]], bool],
-              limit: int = 5_000) -> list[PastRun]:
+              limit: int = 2_000) -> list[PastRun]:
     """Ok runs of an experiment under environments whose facts are the `same`: the basis of an honest estimate."""
     alike = [environment_id for environment_id, facts in connection.execute(
         "SELECT environment_id, facts FROM environments").fetchall() if same(json.loads(facts))]
-    return [PastRun(*row) for row in connection.execute("""
+    return [PastRun(key, work_of({name: json.loads(value) for name, value in zip(names, values, strict=True)}), wall_s)
+            for key, wall_s, names, values in connection.execute(f"""
         WITH chosen AS (SELECT run_id, cell_key, wall_s FROM runs WHERE experiment = $experiment AND status = 'ok'
-                        AND wall_s IS NOT NULL AND environment_id IN (SELECT unnest($alike))
+                        AND wall_s IS NOT NULL AND environment_id IN (SELECT unnest($alike)) AND {KEPT}
                         ORDER BY started_at DESC LIMIT $limit)
-        SELECT c.cell_key, p.model, c.wall_s FROM chosen c
-        LEFT JOIN (SELECT run_id, asked->>'$' AS model FROM parameters WHERE name = 'model') p USING (run_id)""",
+        SELECT c.cell_key, c.wall_s, p.names, p.asked FROM chosen c
+        JOIN (SELECT run_id, list(name) AS names, list(asked::VARCHAR) AS asked FROM parameters
+              WHERE asked IS NOT NULL AND run_id IN (SELECT run_id FROM chosen) GROUP BY run_id) p USING (run_id)""",
         {"experiment": experiment, "alike": alike, "limit": limit}).fetchall()]
 
 
@@ -222,7 +241,7 @@ def _natural(text: str) -> list[Any]:
 def filter_choices(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """What the filters of the runs table offer."""
     sweeps = connection.execute("""
-        SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) || ' · ' || strftime(created_at, '%m-%d %H:%M')
+        SELECT sweep_id, concat_ws(' · ', coalesce(nullif(name, ''), sweep_id), strftime(created_at, '%m-%d %H:%M'))
         FROM sweeps
         WHERE sweep_id NOT IN (SELECT target FROM deleted) ORDER BY created_at DESC LIMIT 2000""").fetchall()
     tags = [row[0] for row in connection.execute("SELECT DISTINCT tag FROM tags ORDER BY tag").fetchall()]
@@ -240,22 +259,16 @@ def sweep_spec(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str
 
 
 def run_as_sweep(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
-    """One run as a sweep of one cell, with what was asked of it."""
+    """One run as a sweep of one cell, with everything that was asked of it."""
     found = connection.execute("""
-        SELECT r.experiment, s.name, s.spec FROM runs r JOIN sweeps s USING (sweep_id) WHERE r.run_id = ?""",
-        [run_id]).fetchone()
+        SELECT r.experiment, coalesce(nullif(s.name, ''), r.run_id) FROM runs r JOIN sweeps s USING (sweep_id)
+        WHERE r.run_id = ?""", [run_id]).fetchone()
     if not found:
         return None
-    given = {**json.loads(found[2] or "{}").get("fixed", {}), **json.loads(found[2] or "{}").get("grid", {})}
     asked = {name: json.loads(value) for name, value in connection.execute(
         "SELECT name, asked FROM parameters WHERE run_id = ? AND asked IS NOT NULL ORDER BY rowid",
         [run_id]).fetchall()}
-    chosen = {name: value for name, value in asked.items() if name in given and value is not None}
-    first = next(iter(chosen), None)
-    if first is None:
-        return None
-    return {"experiment": found[0], "name": f"again: {found[1] or run_id}"[:200], "repeats": 1,
-            "grid": {first: [chosen[first]]}, "fixed": {name: chosen[name] for name in chosen if name != first}}
+    return {"experiment": found[0], "name": f"again: {found[1]}"[:200], "repeats": 1, "fixed": asked}
 
 
 def published_frame(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:

@@ -19,12 +19,17 @@ def list_deleted(connection: duckdb.DuckDBPyConnection) -> list[str]:
         ORDER BY target""").fetchall()]
 
 
-def compact(connection: duckdb.DuckDBPyConnection, home: Home, erase: Callable[[Home, list[str]], list[str]]) -> int:
+def compact(connection: duckdb.DuckDBPyConnection, home: Home, erase: Callable[[Home, list[str]], None]) -> int:
     """Erase all that is deleted; returns how many sweeps and runs went. `erase` is the engine's."""
     targets = list_deleted(connection)
     if not targets:
         return 0
-    for sweep_id in erase(home, targets):
+    touched = [row[0] for row in connection.execute("""
+        SELECT sweep_id FROM sweeps WHERE list_contains($targets, sweep_id)
+        UNION SELECT sweep_id FROM runs WHERE list_contains($targets, run_id) ORDER BY ALL""",
+        {"targets": targets}).fetchall()]
+    erase(home, targets)
+    for sweep_id in touched:
         forget_sweep(connection, sweep_id)
         ingest(connection, home, [sweep_id])
     ingest_people(connection, home)

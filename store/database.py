@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 import duckdb
 
@@ -165,10 +165,22 @@ class Store:
 
 
 
-def is_trouble(error: duckdb.Error) -> bool:
+def is_trouble(error: BaseException) -> TypeGuard[duckdb.Error]:
     """An error that a sound file on a sound disk does not give; anything else is a mistake of ours."""
     kinds = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
+    if not isinstance(error, duckdb.Error):
+        return False
     return isinstance(error, kinds) or any(words in str(error) for words in ("Corrupt database", "Could not write"))
+
+
+def check_free(home: Home) -> None:
+    """Raises StoreHeld when another process has the store; touches nothing."""
+    holder = home.store.with_suffix(".holder")
+    if holder.exists():
+        lock = try_lock(holder)
+        if lock is None:
+            raise StoreHeld(home.store, _holder_pid(holder))
+        os.close(lock)
 
 
 def raise_if_not_damage(home: Home, error: duckdb.Error) -> None:

@@ -92,24 +92,34 @@ def _collector_resting() -> Iterator[None]:
 
 
 def _ingest(connection: duckdb.DuckDBPyConnection, home: Home, sweep_ids: Iterable[str] | None) -> Report:
-    known = {journal: Known(*columns) for journal, *columns in
-             connection.execute("SELECT journal, bytes, complete, problem FROM journals").fetchall()}
+    folders = None if sweep_ids is None else [f"sweeps/{sweep_id}/" for sweep_id in dict.fromkeys(sweep_ids)]
+    if folders == []:
+        return Report(0, [], False)
+    known = _known(connection, folders)
     total, problems, news = 0, [], False
     current = Pass()
-    for sweep_id in home.sweep_ids() if sweep_ids is None else dict.fromkeys(sweep_ids):
+    for sweep_id in home.sweep_ids() if folders is None else [folder.split("/")[1] for folder in folders]:
         _read_sweep(connection, home, home.sweep(sweep_id), known, current)
         if current.size >= ROWS_PER_TRANSACTION:
             total += _write(connection, current, known)
             problems += current.problems
             news = True
             current = Pass()
-    if sweep_ids is None:
+    if folders is None:
         _read_people(home, known, current)
     total += _write(connection, current, known)
     return Report(total, problems + current.problems, news or bool(current.journals))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _known(connection: duckdb.DuckDBPyConnection, folders: list[str] | None) -> dict[str, Known]:
+    """How far the journals have been read: all of them, or those in some folders."""
+    where = "" if folders is None else "WHERE list_bool_or(list_transform($folders, lambda f: starts_with(journal, f)))"
+    return {journal: Known(*columns) for journal, *columns in connection.execute(
+        f"SELECT journal, bytes, complete, problem FROM journals {where}",
+        {"folders": folders} if folders is not None else None).fetchall()}
 
 
 def _read_sweep(connection: duckdb.DuckDBPyConnection, home: Home, folder: SweepFolder, known: dict[str, Known],
@@ -220,8 +230,7 @@ def _sweep_row(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str
 
 def ingest_people(connection: duckdb.DuckDBPyConnection, home: Home) -> Report:
     """Read what people did since the last time."""
-    known = {journal: Known(*columns) for journal, *columns in connection.execute(
-        "SELECT journal, bytes, complete, problem FROM journals WHERE starts_with(journal, 'people/')").fetchall()}
+    known = _known(connection, ["people/"])
     current = Pass()
     _read_people(home, known, current)
     return Report(_write(connection, current, known), current.problems, bool(current.journals))
@@ -229,9 +238,14 @@ def ingest_people(connection: duckdb.DuckDBPyConnection, home: Home) -> Report:
 
 def _read_people(home: Home, known: dict[str, Known], into: Pass) -> None:
     for path in list_journals(home.people):
-        for record in _read_new(home, path, known, into):
+        if _is_complete(home, path, known):
+            continue
+        records = _read_new(home, path, known, into)
+        for record in records:
             if isinstance(record, Annotation):
                 into.rows.add("annotations", record.target, record.field, record.value, record.at)
+        # One file per act, written at once: with a whole block in it, nothing more will come.
+        _mark_complete(home, path, into, bool(records))
 
 
 def _read_new(home: Home, path: Path, known: dict[str, Known], into: Pass) -> list[Any]:

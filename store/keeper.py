@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import duckdb
 
-from store.database import Store
+from store.database import Store, is_trouble
 from store.ingest import ingest, ingest_people
 from store.published import load_published
 
@@ -43,6 +43,9 @@ class Keeper:
     def __init__(self, store: Store, look: Callable[[], Activity]) -> None:
         self.store, self._look = store, look
         self.problems: list[str] = []
+        """Journals that could not be read whole."""
+        self.trouble = ""
+        """Why the last pass failed; nothing when it did not."""
         self.passes = 0
         self.changes = 0
         """Grows when a pass brought something new: what was asked since is still true while it stays the same."""
@@ -51,14 +54,17 @@ class Keeper:
         self._asking, self._answers = threading.Lock(), dict[Hashable, Kept]()
         self._followed: set[str] = set()
         self._measuring: bool | None = None
-        self._stop, self._wake = threading.Event(), threading.Event()
+        self._stop, self._wake, self._ready = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
 
     def start(self) -> None:
-        """First the published figures and a whole pass over all sweeps: the first page already shows everything."""
+        """The published figures are there at once; the first pass, over all sweeps, takes as long as it takes."""
         load_published(self._cursor)
-        self._pass_over(None)
         self._thread.start()
+
+    def wait_until_ready(self, seconds: float) -> bool:
+        """Whether the first pass, over all journals there are, is done within so many seconds."""
+        return self._ready.wait(seconds)
 
     def stop(self) -> None:
         self._stop.set()
@@ -85,6 +91,11 @@ class Keeper:
                 answer.value, answer.version = make(), version
             return cast(T, answer.value)
 
+    def forget(self) -> None:
+        """Every kept answer is asked for anew."""
+        with self._asking:
+            self._answers.clear()
+
     def exclusively(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Something that writes to the store, between two passes."""
         with self._passing:
@@ -95,20 +106,22 @@ class Keeper:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(LOOK_EVERY_S)
-            self._wake.clear()
             try:
                 activity = self._look()
                 self._spare_the_run(activity.measuring)
                 # A sweep that has left the line since the last pass wrote its end after that pass.
                 with self._passing:
-                    self._pass_over(sorted(self._followed | set(activity.sweep_ids)))
-                self._followed = set(activity.sweep_ids)
+                    self._pass_over(sorted(self._followed | set(activity.sweep_ids)) if self._ready.is_set() else None)
+                self._followed, self.trouble = set(activity.sweep_ids), ""
+                self._ready.set()
             except Exception as error:
                 # Whatever it was (a full disk, say), the rows are not lost: the next pass reads the same blocks.
-                traceback.print_exc()
-                self._note(f"reading journals: {type(error).__name__}: {error}")
+                if self.trouble == "":
+                    traceback.print_exc()
+                self.trouble = f"reading journals: {self.store.unusable(error) if is_trouble(error) else error}"
             self.passes += 1
+            self._wake.wait(LOOK_EVERY_S)
+            self._wake.clear()
 
     def _pass_over(self, sweep_ids: list[str] | None) -> None:
         report = ingest(self._cursor, self.store.home, sweep_ids)

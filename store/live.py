@@ -9,7 +9,7 @@ from typing import NamedTuple
 import duckdb
 
 from store.browse import run_samples
-from store.queries import Answer, ask
+from store.queries import KEPT, Answer, ask
 
 READINGS_SHOWN = 400
 """Of each reading of the running run: more than that is thinned evenly."""
@@ -76,17 +76,20 @@ def sweep_progress(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answ
         return None
     sweep = found[0]
     sweep["counts"] = dict(connection.execute(
-        "SELECT status, count(*) FROM runs WHERE sweep_id = ? GROUP BY status ORDER BY status", [sweep_id]).fetchall())
+        f"SELECT status, count(*) FROM runs WHERE sweep_id = ? AND {KEPT} GROUP BY status ORDER BY status",
+        [sweep_id]).fetchall())
     sweep["wall_s"] = [row[0] for row in connection.execute(
-        "SELECT wall_s FROM runs WHERE sweep_id = ? AND wall_s IS NOT NULL ORDER BY started_at", [sweep_id]).fetchall()]
+        f"SELECT wall_s FROM runs WHERE sweep_id = ? AND wall_s IS NOT NULL AND {KEPT} ORDER BY started_at",
+        [sweep_id]).fetchall()]
     said = connection.execute("""SELECT text FROM events WHERE sweep_id = ?
                                  ORDER BY happened_at DESC, rowid DESC LIMIT 1""", [sweep_id]).fetchone()
     sweep["said"] = said[0] if said else ""
     edits = connection.execute("SELECT count(*) FROM annotations").fetchall()[0][0]
     sweep["ended"] = (*sorted((s, n) for s, n in sweep["counts"].items() if s != "running"), edits)
     """Stays the same until a run ends or a person deletes one: so long its cells are the same."""
-    sweep["endings"] = ask(connection, """
+    sweep["endings"] = ask(connection, f"""
         SELECT status, reason, count(*) AS runs, min(run_id) AS run_id FROM runs
-        WHERE sweep_id = $sweep_id AND status NOT IN ('ok', 'running') GROUP BY ALL ORDER BY runs DESC LIMIT 20""",
+        WHERE sweep_id = $sweep_id AND status NOT IN ('ok', 'running') AND {KEPT}
+        GROUP BY ALL ORDER BY runs DESC LIMIT 20""",
         {"sweep_id": sweep_id})
     return sweep

@@ -81,7 +81,7 @@ ABOUT = {
     "environments": "Fingerprints of machine, driver, libraries and commit.",
     "files": "What runs left behind, by path inside the sweep's folder.",
     "events": "Things worth telling a person about a sweep or run.",
-    "annotations": "What people did: tag, untag and note, on a sweep or a run.",
+    "annotations": "What people did to a sweep or run: tag, untag, note, archive, delete, restore, erase.",
     "tags": "View: tags of sweeps and runs as they are now.",
     "notes": "View: the newest note per sweep or run.",
     "archived": "View: sweeps and runs put away by a person; hidden unless asked for.",

@@ -30,7 +30,8 @@ PURE = {"os", "pathlib", "subprocess", "socket", "shutil", "tempfile", "sqlite3"
 
 def sources(project: Path = PROJECT) -> list[Path]:
     return [*(file for room in ROOMS for file in sorted((project / room).rglob("*.py"))),
-            *(file for name in ("app.py", "begin.py", "launching.py", "lab.py") if (file := project / name).exists())]
+            *(file for name in ("app.py", "begin.py", "hand.py", "launching.py", "lab.py", "serving.py")
+              if (file := project / name).exists())]
 
 
 def imports(file: Path) -> Iterator[tuple[str, bool]]:

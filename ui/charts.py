@@ -1,6 +1,6 @@
 """Charts from numbers: a frame function turns rows in seconds and bytes into what is drawn, a chart function draws it.
 
-A chart's specification depends on the frame only through its phases, cells and devices, so that ui/moving.py can keep
+A chart's specification depends on the frame only through its phases and devices, so that ui/moving.py can keep
 it while the numbers move."""
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
 def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
     """Cells as stacked bars of time per item; a tick at the end-to-end mean, whiskers from lowest to highest run."""
     base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=alt.EncodingSortField("row", op="min"),
-                                           axis=alt.Axis(labelLimit=300)))
+                                           axis=alt.Axis(labelLimit=210)))
     bars = base.mark_bar().encode(
-        x=alt.X("sum(milliseconds):Q", title="Time per item (ms), end to end, mean over runs"),
+        x=alt.X("sum(milliseconds):Q", title="Time per item (ms)"),
         color=_phase_colour(frame), order=alt.Order("place:Q"),
         tooltip=[alt.Tooltip("cell:N", title="Cell"), alt.Tooltip("phase:N", title="Phase"),
                  alt.Tooltip("milliseconds:Q", title="This phase (ms per item)", format=",.3~f"),
@@ -53,9 +53,8 @@ def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
                  alt.Tooltip("runs:Q", title="Runs")])
     whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2).encode(x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
     ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=14).encode(x=alt.X("mean(whole):Q"))
-    # The height includes axis, title and legend.
-    return alt.layer(bars, whiskers, ticks, data=frame).properties(
-        height=min(30 * frame["cell"].nunique() + 130, 1300))
+    # A height per bar: the specification stays the same however many cells there are.
+    return alt.layer(bars, whiskers, ticks, data=frame).properties(height=alt.Step(24))
 
 
 def batch_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -159,4 +158,4 @@ def _phase_colour(frame: pd.DataFrame, legend: bool = True) -> alt.Color:
     present = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     domain, colours = phase_scale(present)
     return alt.Color("phase:N", title="Phase", scale=alt.Scale(domain=domain, range=colours),
-                     legend=alt.Legend(orient="top", title=None, columns=3) if legend else None)
+                     legend=alt.Legend(orient="top", title=None, columns=2) if legend else None)

@@ -16,6 +16,9 @@ Edit = Callable[[list[str], str, str], Any]
 def draw_edit_bar(targets: list[str], what: str, shown: str, known_tags: list[str], note: str, disabled: bool,
                   edit: Edit, key: str) -> None:
     """`what` names the targets for people: "3 runs", "this sweep"."""
+    if shown == "erased":
+        st.caption("erased: only what its sweep's own journal says is left")
+        return
     with st.popover("Tag", icon=":material/sell:", disabled=disabled, key=f"{key}_tag"):
         tag = st.selectbox("Tag", known_tags, index=None, accept_new_options=True, key=f"{key}_tag_value",
                            placeholder="choose one or type a new one")
@@ -24,7 +27,8 @@ def draw_edit_bar(targets: list[str], what: str, shown: str, known_tags: list[st
                 st.button(label, disabled=disabled or not tag, on_click=edit, args=(targets, act, tag or ""),
                           key=f"{key}_do_{act}")
     with st.popover("Note", icon=":material/edit_note:", disabled=disabled, key=f"{key}_note"):
-        text = st.text_area(f"Note on {what}", value=note, max_chars=20_000, key=f"{key}_note_value")
+        text = st.text_area(f"Note on {what}", value=note, max_chars=20_000,
+                            key=f"{key}_note_value_{targets[0]}")
         st.button("Keep the note", on_click=edit, args=(targets, "note", text or ""), key=f"{key}_do_note",
                   disabled=disabled)
     if shown == "deleted":

@@ -30,8 +30,8 @@ def about_cells(cells: list[CellTimes]) -> str:
     if ends is None:
         return f"{safe(cells[0].cell)}: {seconds(cells[0].item_s)} per item, end to end."
     fast, slow = ends.fastest, ends.slowest
-    sentence = (f"Fastest: **{safe(fast.cell)}** with {seconds(fast.item_s)} per item; slowest: {safe(slow.cell)} with "
-                f"{seconds(slow.item_s)}, {ends.ratio:.2f} times as long.")
+    sentence = (f"Fastest of {len(cells):,} cells: **{safe(fast.cell)}** with {_range(fast)} per item; slowest: "
+                f"{safe(slow.cell)} with {_range(slow)}, {ends.ratio:.2f} times as long.")
     if noisy := sum(cell.noisy_runs for cell in cells):
         sentence += f" {noisy} of {sum(cell.runs for cell in cells)} runs were noisy: other work disturbed them."
     if ends.apart:
@@ -39,6 +39,13 @@ def about_cells(cells: list[CellTimes]) -> str:
     if fast.runs < 2 or slow.runs < 2:
         return sentence + " One run each: repeat before you believe it."
     return sentence + " Their runs overlap: these runs do not tell them apart."
+
+
+def _range(cell: CellTimes) -> str:
+    """The mean, with the lowest and the highest run where there are several."""
+    if cell.runs < 2:
+        return seconds(cell.item_s)
+    return f"{seconds(cell.item_s)} (its {cell.runs} runs: {seconds(cell.low_s)} to {seconds(cell.high_s)})"
 
 
 def about_stages(stages: list[dict[str, Any]]) -> str:

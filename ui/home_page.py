@@ -6,12 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.cells import CellTimes
-from ui.charts import cell_bars, cell_frame
 from ui.colours import ICONS
-from ui.findings import about_cells
 from ui.frame import safe
-from ui.moving import moving, show
+from ui.live_page import CellPicture
+from ui.moving import show
 from ui.units import size
 
 
@@ -31,16 +29,17 @@ def draw_open(sweeps: list[dict[str, Any]]) -> None:
                      query_params={"sweep": sweep["sweep_id"]})
 
 
-def draw_sweep(sweep: Any, cells: list[CellTimes]) -> None:
-    """`sweep` is a row of store.browse.sweeps_frame."""
+def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
+    """`sweep` is a row of store.browse.sweeps_frame; `drawn` is how many cells the picture shows at the most."""
     with st.container(border=True, height="stretch"):
         outcome = f"{sweep.ok} ok" + (f", {sweep.other} not ok" if sweep.other else "")
         st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}**  \n"
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
-        if cells:
-            st.markdown(about_cells(cells))
-            show(moving(cell_bars, cell_frame(cells)), f"cells_{sweep.sweep_id}",
-                 "Time per item of the newest cells, by phase")
+        if picture:
+            st.markdown(picture.sentence)
+            show(picture.chart, f"cells_{sweep.sweep_id}", "Time per item of the newest cells, by phase")
+            if picture.cells > drawn:
+                st.caption(f"Drawn: the newest {drawn} of {picture.cells:,} cells.")
         else:
             st.caption("No run of it has measured a batch to its end.")
         with st.container(horizontal=True):

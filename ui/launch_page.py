@@ -75,7 +75,7 @@ def as_sweep(experiment: Experiment, filled: Filled, about: dict[str, Any], star
         # A sweep has a grid: of one cell, when nothing varies.
         name = next(name for name in ("model", "seed") if name in experiment.Params.model_fields)
         grid = {name: [fixed.pop(name, experiment.Params.model_fields[name].default)]}
-    kept = {name: start[name] for name in ("limits",) if name in start}
+    kept = {name: start[name] for name in ("limits", "order_seed") if start.get(name)}
     return {"experiment": experiment.name, **about, "grid": grid, "fixed": fixed, **kept}
 
 
@@ -89,10 +89,11 @@ def draw_cost(cost: Cost) -> None:
         st.markdown("Expected time: **unknown, first of its kind** on this machine.")
     else:
         sentence = (f"Expected time: **{seconds(known.low_s)} to {seconds(known.high_s)}**, plus starting up, from "
-                    f"{known.runs_used:,} earlier runs on this machine ({known.exact:,} of {cost.cells:,} cells were "
-                    "measured before, the others are judged by their model).")
+                    f"{known.runs_used:,} earlier runs on this machine: {known.exact:,} of {cost.cells:,} cells were "
+                    "measured before" + (f", {judged:,} are judged by the same work with other workers or batch sizes"
+                                         if (judged := known.cells_known - known.exact) else "") + ".")
         if unknown := cost.cells - known.cells_known:
-            sentence += f" Not counted: {unknown} cells whose model was never measured here."
+            sentence += f" Not counted, because unknown: {unknown:,} cells, the first of their kind."
         st.markdown(sentence)
     if cost.cannot_run:
         st.warning(f"{len(cost.cannot_run)} of {cost.cells} cells cannot run here and will be skipped:\n"
@@ -101,4 +102,6 @@ def draw_cost(cost: Cost) -> None:
 
 
 def as_yaml(spec: SweepSpec) -> str:
-    return yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True)
+    """What is not the default, and the repeats in any case: how often is not a thing to guess."""
+    content = spec.model_dump(mode="json", exclude_defaults=True) | {"repeats": spec.repeats}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from analysis.cells import CellTimes
-from store.browse import CELLS_SHOWN
+from store.browse import CELLS_SHOWN, in_natural_order
 from store.live import LiveView
 from ui.charts import READINGS, batch_bars, batch_frame, cell_bars, cell_frame, telemetry_frame, telemetry_lines
 from ui.colours import ICONS
@@ -36,13 +36,17 @@ class Pictures(NamedTuple):
 class CellPicture(NamedTuple):
     """The finished cells, their sentence beside them: these change only when a run ends."""
 
-    cells: list[CellTimes]
+    cells: int
     sentence: str
     chart: Moving
 
 
-def make_cell_picture(cells: list[CellTimes]) -> CellPicture | None:
-    return CellPicture(cells, about_cells(cells), moving(cell_bars, cell_frame(cells))) if cells else None
+def make_cell_picture(cells: list[CellTimes], most: int = CELLS_SHOWN) -> CellPicture | None:
+    """The sentence is about all cells, the bars are the newest of them."""
+    if not cells:
+        return None
+    chart = moving(cell_bars, cell_frame(in_natural_order(cells[-most:])))
+    return CellPicture(len(cells), about_cells(cells), chart)
 
 
 def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
@@ -151,7 +155,8 @@ def _draw_finished(finished: CellPicture | None) -> None:
         st.markdown(finished.sentence)
         show(finished.chart, "cells", "Time per item of each finished cell, by phase")
         st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
-                   + (f" The newest {CELLS_SHOWN} cells." if len(finished.cells) >= CELLS_SHOWN else ""))
+                   + (f" Drawn: the newest {CELLS_SHOWN} of {finished.cells:,} cells." if finished.cells > CELLS_SHOWN
+                      else ""))
 
 
 def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:
@@ -170,17 +175,17 @@ def _draw_readings(pictures: Pictures, log: Path | None) -> None:
         st.caption("The first readings come within a second.")
     for title, curve in pictures.curves:
         show(curve, title, f"{title} over the run's time")
-    if log and (text := _tail(log)):
+    if log and (text := tail(log, LOG_TAIL_BYTES)):
         st.caption("The end of its log")
         st.code(text, language=None, height=160)
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path, most_bytes: int) -> str:
     """The end of a file that may be large and may go away meanwhile."""
     try:
         with log.open("rb") as file:
             file.seek(0, 2)
-            file.seek(max(file.tell() - LOG_TAIL_BYTES, 0))
+            file.seek(max(file.tell() - most_bytes, 0))
             return file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""

@@ -195,8 +195,8 @@ def draw_disk(uses: Mapping[str, Use], free_bytes: int, home: str) -> None:
     rows = {name: [size(use.size_bytes), f"{use.files:,}"] for name, use in uses.items()}
     rows["Free on this disk"] = [size(free_bytes), ""]
     st.table(pd.DataFrame.from_dict(rows, orient="index", columns=["Size", "Files"]), border="horizontal")
-    st.caption(f"In {safe(home)}. Journals are the evidence and are never removed by the lab; the store can be made "
-               "again from them with `python lab.py rebuild`.")
+    st.caption(f"In {safe(home)}. Journals are the evidence; only erasing what you deleted removes any. "
+               "The store can be made again from them with `python lab.py rebuild`.")
 
 
 def draw_caches(entries: Sequence[CacheEntry], viewer: bool, clean: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 """Charts whose numbers move every second: drawn once for all viewers.
 
 Building a chart's specification costs some 25 ms, and the browser builds the picture anew when it changes. Here it is
-made once per shape (phases, cells, devices), the rows are encoded once per change, and the browser exchanges the rows.
+made once per shape (phases, devices), the rows are encoded once per change, and the browser exchanges the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Moving(NamedTuple):
 def moving(draw: Callable[..., alt.Chart | alt.LayerChart], frame: pd.DataFrame, *arguments: Hashable) -> Moving:
     """What `draw(frame, *arguments)` draws, ready to be shown any number of times."""
     shape = (draw.__name__, arguments, *(tuple(dict.fromkeys(frame[name])) for name in ("phase", "device")
-                                         if name in frame), frame["cell"].nunique() if "cell" in frame else 0)
+                                         if name in frame))
     spec = _specs.get(shape)
     if spec is None:
         if len(_specs) >= SPECS_KEPT:

@@ -10,7 +10,7 @@ import streamlit as st
 import yaml
 
 from engine.home import SweepFolder
-from store.browse import run_batches, run_samples
+from store.browse import count_batches, run_batches, run_samples
 from store.queries import show_run
 from ui.charts import (
     READINGS,
@@ -25,6 +25,7 @@ from ui.charts import (
 from ui.colours import ICONS
 from ui.findings import about_batches, about_stages
 from ui.frame import safe
+from ui.live_page import tail
 from ui.units import amount, metric_amount, seconds, size
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
     st.subheader(f"{ICONS.get(run['status'], '')} {run_id}")
     st.markdown(f"**{run['status']}**" + (f": {safe(run['reason'])}" if run["reason"] else "")
                 + f" · {safe(run['experiment'])}, repeat {run['repeat']}, attempt {run['attempt']}"
-                + f" · took {seconds(run['wall_s'])} · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC")
+                + f" · took {seconds(run['wall_s'])}"
+                + (f" · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else ""))
     if about["tags"] or about["note"]:
         st.markdown(" ".join(f":blue-badge[{safe(tag)}]" for tag in about["tags"]) + "  \n" + safe(about["note"]))
     if run["noisy"]:
@@ -68,8 +70,7 @@ def _draw_environment(run: dict[str, Any]) -> None:
 
 
 def _draw_log(run: dict[str, Any], folder: SweepFolder) -> None:
-    file = folder.run_log(run["run_id"], run["attempt"])
-    text = file.read_text(errors="replace")[-LOG_SHOWN_BYTES:] if file.exists() else ""
+    text = tail(folder.run_log(run["run_id"], run["attempt"]), LOG_SHOWN_BYTES)
     st.code(text or "The run wrote nothing.", language=None, height=420)
 
 
@@ -93,17 +94,19 @@ def _draw_phases(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> 
     if run["stages"]:
         st.markdown(about_stages(run["stages"]))
         st.altair_chart(stage_bar(run["stages"]), width="stretch")
-    total = max((phase["count"] for phase in run["phases"].values()), default=0)
+    total = count_batches(connection, run["run_id"])
     if not total:
         st.info("No batch was measured.")
         return
     first = 0
     if total > BATCHES_SHOWN:
-        first = st.slider("Batches from", 0, total - BATCHES_SHOWN, 0, step=BATCHES_SHOWN // 4)
+        first = st.slider("Batches from", 0, total - BATCHES_SHOWN, 0)
     rows = run_batches(connection, run["run_id"], first, BATCHES_SHOWN)
     if rows:
         st.markdown(about_batches(rows))
         st.altair_chart(batch_bars(batch_frame(rows)), width="stretch")
+    if not run["phases"]:
+        return  # still being measured: medians and totals come when it has ended
     table = pd.DataFrame([{"Phase": name, "Clock": row["clock"], "Batches": row["count"],
                            "Median": seconds(row["median_s"]), "Median, steady state": seconds(row["steady_median_s"]),
                            "First batch": seconds(row["first_s"]),
@@ -176,16 +179,16 @@ def _draw_files(run: dict[str, Any], folder: SweepFolder) -> None:
     """What the run left behind, its journal and its log among it. Nothing outside the sweep's folder is offered."""
     own = [folder.run_journal(run["run_id"], run["attempt"]), folder.run_log(run["run_id"], run["attempt"])]
     own.insert(1, own[0].with_name(own[0].name + ".gz"))
-    paths = {"journal" if ".jsonl" in path.name else "log": path for path in own if path.exists()}
-    paths |= {row["title"] or row["path"]: folder.path / row["path"] for row in run["files"]}
+    paths = [("journal" if ".jsonl" in path.name else "log", path) for path in own if path.exists()]
+    paths += [(row["title"] or row["path"], folder.path / row["path"]) for row in run["files"]]
     if not paths:
         st.info("This run left no files.")
-    for title, path in paths.items():
+    for number, (title, path) in enumerate(paths):
         if not path.resolve().is_relative_to(folder.path.resolve()) or not path.is_file():
             st.markdown(f"{safe(title)}: not there any more")
             continue
         st.download_button(f"{title} ({size(path.stat().st_size)})", path.read_bytes, file_name=path.name,
-                           icon=":material/download:", on_click="ignore", key=f"file_{path.name}")
+                           icon=":material/download:", on_click="ignore", key=f"file_{number}")
 
 
 def _text(value: Any) -> str:

@@ -40,7 +40,7 @@ def test_a_sweep_is_tagged_and_found_by_its_tag(lab: Lab, sweep_id: str) -> None
 def test_a_note_is_kept_and_shown_with_its_markdown_as_text(lab: Lab, sweep_id: str) -> None:
     run_id = lab.json("runs")["runs"][0]["run_id"]
     page = draw("pages/Runs.py", run=run_id)
-    page.text_area(key="one_note_value").set_value("<script>alert(1)</script> ![x](http://a.b/c)").run()
+    page.text_area(key=f"one_note_value_{run_id}").set_value("<script>alert(1)</script> ![x](http://a.b/c)").run()
     press(page, "one_do_note")
     shown = [text.value for text in draw("pages/Runs.py", run=run_id).markdown if "alert" in text.value]
     assert shown and "<script>" not in shown[0] and "![x](" not in shown[0]

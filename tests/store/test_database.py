@@ -158,10 +158,10 @@ def test_a_damaged_file_is_set_aside_and_built_again(
         assert store.notice.startswith("the store was damaged (")
         assert f"it is kept as {aside[0]} and was built again from the journals: {rows} rows" in store.notice
         assert "\n" not in store.notice
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
         assert rows_of(store.connection) == expected
     with Store.open(stored) as store:
-        assert (store.notice, store.ingest()) == ("", (0, []))
+        assert (store.notice, store.ingest()) == ("", (0, [], False))
     assert set_aside_files(stored) == aside
 
 
@@ -231,7 +231,7 @@ def logged(home: Home, kept_logged: Kept) -> Home:
 
 def test_a_log_that_is_whole_is_replayed(logged: Home, kept_logged: Kept) -> None:
     with Store.open(logged) as store:
-        assert (store.notice, store.ingest()) == ("", (0, []))
+        assert (store.notice, store.ingest()) == ("", (0, [], False))
         assert rows_of(store.connection) == kept_logged.rows
 
 
@@ -253,7 +253,7 @@ def test_a_corrupt_log_is_set_aside_with_its_file(logged: Home, kept_logged: Kep
         assert aside[0] in store.notice
         assert re.search(r"built again from the journals: \d+ rows$", store.notice)
     with Store.open(logged) as store:
-        assert (store.notice, store.ingest()) == ("", (0, []))
+        assert (store.notice, store.ingest()) == ("", (0, [], False))
 
 
 @pytest.mark.parametrize("share", [0, 0.4, 0.99])
@@ -266,7 +266,7 @@ def test_a_truncated_log_loses_nothing(logged: Home, kept_logged: Kept, share: f
         assert report.rows > 0 or "built again from the journals" in store.notice
         assert rows_of(store.connection) == kept_logged.rows
     with Store.open(logged) as store:
-        assert (store.notice, store.ingest()) == ("", (0, []))
+        assert (store.notice, store.ingest()) == ("", (0, [], False))
 
 
 def test_a_log_without_its_file(logged: Home, kept_logged: Kept) -> None:

@@ -84,7 +84,7 @@ def same(text: str, value: Any) -> bool:
 
 def test_raw_tables_round_trip(home: Home, tmp_path: Path) -> None:
     script = small_sweep(home).write()
-    counts = {"stages": 7, "batches": 11, "phases": 33, "samples": 20, "metrics": 15}
+    counts = {"stages": 7, "batches": 11, "phases": 33, "samples": 20, "metrics": 17}
     assert counts.keys() == set(TABLES) - {"runs"}
     with Store.in_memory(home, [script.sweep_id]) as store:
         for table, rows in counts.items():

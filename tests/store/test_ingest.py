@@ -35,7 +35,7 @@ def test_a_sweep_gives_the_expected_rows_in_every_table(home: Home) -> None:
         assert report.problems == []
         assert counts == {
             "sweeps": 1, "runs": 3, "attempts": 3, "parameters": 3 + 2 + 3 + 1 + 1, "stages": 4 + 3, "batches": 7,
-            "phases": 21, "samples": 18, "metrics": 3 + 6 + 4, "phase_summaries": 6, "sample_summaries": 4,
+            "phases": 21, "samples": 18, "metrics": 3 + 7 + 5, "phase_summaries": 6, "sample_summaries": 4,
             "environments": 1, "files": 1, "events": 2, "annotations": 2, "journals": 3, "published": 0,
             "published_regret": 0}
         assert ask("SELECT * EXCLUDE (spec) FROM sweeps").fetchall() == [
@@ -55,11 +55,11 @@ def test_a_sweep_gives_the_expected_rows_in_every_table(home: Home) -> None:
         assert ask("SELECT device, metric, count(*) FROM samples WHERE run_id = ? GROUP BY ALL ORDER BY ALL",
                    [ok]).fetchall() == [("cpu", "others_cpu_cores", 6), ("cpu", "resident_bytes", 6)]
         assert ask("SELECT name FROM metrics WHERE run_id = ? AND origin = 'derived' ORDER BY 1", [ok]).fetchall() == [
-            ("first_batch_s",), ("overlapped_s",), ("steady_batch_s",), ("steady_batches",), ("steady_items_per_s",),
+            ("first_batch_s",), ("items",), ("overlapped_s",), ("steady_batch_s",), ("steady_batches",), ("steady_items_per_s",),
             ("unaccounted_s",)]
         assert ask("SELECT name, origin FROM metrics WHERE run_id = ? ORDER BY 1", [failed]).fetchall() == [
-            ("first_batch_s", "derived"), ("steady_batch_s", "derived"), ("steady_batches", "derived"),
-            ("steady_items_per_s", "derived")]
+            ("first_batch_s", "derived"), ("items", "derived"), ("steady_batch_s", "derived"),
+            ("steady_batches", "derived"), ("steady_items_per_s", "derived")]
         assert ask("SELECT facts->>'hostname' FROM environments").fetchall() == [("bench",)]
         assert ask("SELECT path, title, size_bytes FROM files").fetchall() == [
             (f"runs/{ok}/trace.json", "trace", 1234)]
@@ -87,10 +87,10 @@ def test_a_second_pass_adds_nothing(home: Home) -> None:
     with Store.open(home) as store:
         assert store.ingest().rows > 0
         before = rows_of(store.connection)
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
         assert rows_of(store.connection) == before
     with Store.open(home) as store:
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
         assert rows_of(store.connection) == before == fresh(home)
         assert show_run(store.connection, still_running)["status"] == "running"
 

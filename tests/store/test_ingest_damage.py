@@ -152,7 +152,7 @@ def test_damage_in_the_middle_of_a_sweeps_own_journal(home: Home) -> None:
     script.session_journal.write_bytes(content)
     with Store.open(home) as store:
         assert store.ingest().problems == [p["problem"] for p in list_problems(store.connection)] != []
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
         # The block said that the second run began: without it nothing of that run can be placed.
         assert batches_by_run(store) == {script.run_id(cell): 6 for cell in (0, 2)} | {
             other.run_id(cell): 6 for cell in range(3)}
@@ -256,7 +256,7 @@ def test_a_cut_off_compressed_journal_is_reported_and_the_others_go_on(home: Hom
         assert (found[script.run_id(0)], found[script.run_id(2)]) == (6, 6)
         unread = list_problems(store.connection)[0]["unread_bytes"]
         assert unread is None or 0 < unread <= size
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
 
 
 def test_what_comes_before_the_damage_in_a_compressed_journal_is_read(home: Home) -> None:

@@ -38,7 +38,7 @@ def test_metrics_that_are_not_finite_keep_their_value(home: Home) -> None:
         assert store.ingest().rows == 0
         assert rows_of(store.connection) == fresh(home)
         assert show_run(store.connection, run_id)["units"] == {
-            "end_to_end_s": "s", "first_batch_s": "s", "overlapped_s": "s", "unaccounted_s": "s",
+            "end_to_end_s": "s", "first_batch_s": "s", "items": "items", "overlapped_s": "s", "unaccounted_s": "s",
             "steady_batch_s": "s", "steady_batches": "batches", "steady_items_per_s": "items/s"}
 
 

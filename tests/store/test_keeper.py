@@ -21,6 +21,7 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
     with Store.open(home) as store:
         keeper = Keeper(store, lambda: Activity([], False))
         keeper.start()
+        assert keeper.wait_until_ready(60)
         yield keeper
         keeper.stop()
 

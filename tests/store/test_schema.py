@@ -73,7 +73,7 @@ def test_an_old_file_opens_and_answers_everything(file: Path, home: Home, tmp_pa
         assert store.notice == ""
         assert read_version(store.connection) == VERSION
         # There are no journals here: what is asked comes from the file.
-        assert store.ingest() == (0, [])
+        assert store.ingest() == (0, [], False)
         sweep, = list_sweeps(store.connection)
         assert (sweep["sweep_id"], sweep["name"], sweep["status"]) == (SWEEP, "an old sweep", "finished")
         assert sweep["runs"] == {"failed": 1, "ok": 2, "skipped": 1}

@@ -19,13 +19,13 @@ def test_new_numbers_keep_the_specification_and_change_the_rows() -> None:
     assert pa.ipc.open_stream(second.rows).read_all().column("milliseconds").to_pylist() == [200.0] * 6
 
 
-def test_a_new_phase_or_cell_makes_a_new_one() -> None:
+def test_a_new_phase_makes_a_new_one_and_a_new_cell_does_not() -> None:
     two, three = (moving(batch_bars, batch_frame(batches(0.1, phases)))
                   for phases in (("load_data", "inference"), ("load_data", "forward", "backward")))
     assert two.spec != three.spec
     one, both = (moving(cell_bars, cell_frame(time_cells([RunTimes(cell, 1.0, 1.0, {"inference": 0.5})
                                                           for cell in cells]))) for cells in ("a", "ab"))
-    assert both.spec["height"] > one.spec["height"]
+    assert one.spec is both.spec and one.rows != both.rows
 
 
 def test_every_layer_reads_the_named_rows_or_its_own_small_table() -> None:
