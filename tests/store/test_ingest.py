@@ -55,8 +55,8 @@ def test_a_sweep_gives_the_expected_rows_in_every_table(home: Home) -> None:
         assert ask("SELECT device, metric, count(*) FROM samples WHERE run_id = ? GROUP BY ALL ORDER BY ALL",
                    [ok]).fetchall() == [("cpu", "others_cpu_cores", 6), ("cpu", "resident_bytes", 6)]
         assert ask("SELECT name FROM metrics WHERE run_id = ? AND origin = 'derived' ORDER BY 1", [ok]).fetchall() == [
-            ("first_batch_s",), ("items",), ("overlapped_s",), ("steady_batch_s",), ("steady_batches",), ("steady_items_per_s",),
-            ("unaccounted_s",)]
+            ("first_batch_s",), ("items",), ("overlapped_s",), ("steady_batch_s",), ("steady_batches",),
+            ("steady_items_per_s",), ("unaccounted_s",)]
         assert ask("SELECT name, origin FROM metrics WHERE run_id = ? ORDER BY 1", [failed]).fetchall() == [
             ("first_batch_s", "derived"), ("items", "derived"), ("steady_batch_s", "derived"),
             ("steady_batches", "derived"), ("steady_items_per_s", "derived")]
