@@ -51,7 +51,8 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[Ce
         FROM members m
         JOIN (SELECT run_id, max(value) FILTER (name = 'items') AS items,
                      max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s
-              FROM metrics WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) n USING (run_id)
+              FROM metrics WHERE name IN ('items', 'end_to_end_s') AND run_id IN (SELECT run_id FROM members)
+              GROUP BY run_id) n USING (run_id)
         LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
                    WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) p USING (run_id)
         ORDER BY m.started_at""", {"sweep_id": sweep_id})
@@ -102,14 +103,14 @@ def run_batches(connection: duckdb.DuckDBPyConnection, run_id: str, first: int, 
 def run_samples(connection: duckdb.DuckDBPyConnection, run_id: str, metrics: Sequence[str],
                 most: int = SAMPLES_SHOWN) -> list[Answer]:
     """Telemetry of one run, each reading thinned evenly when there is more of it than a chart can show."""
-    return ask(connection, """
-        WITH chosen AS (SELECT device, metric, time_s, value FROM samples
-                        WHERE run_id = $run_id AND list_contains($metrics, metric)),
-        numbered AS (SELECT *, row_number() OVER series AS n, count(*) OVER (PARTITION BY device, metric) AS total
-                     FROM chosen WINDOW series AS (PARTITION BY device, metric ORDER BY time_s))
-        SELECT device, metric, time_s, value FROM numbered
-        WHERE (n - 1) % greatest(1, ceil(total / $most)::BIGINT) = 0 OR n = total ORDER BY device, metric, time_s""",
-        {"run_id": run_id, "metrics": list(metrics), "most": most})
+    rows = []
+    for device, metric, times, values in connection.execute("""
+            SELECT device, metric, list(time_s ORDER BY time_s), list(value ORDER BY time_s) FROM samples
+            WHERE run_id = $run_id AND list_contains($metrics, metric) GROUP BY device, metric
+            ORDER BY device, metric""", {"run_id": run_id, "metrics": list(metrics)}).fetchall():
+        kept = [*range(0, len(times) - 1, max(len(times) // most, 1)), len(times) - 1]
+        rows += [{"device": device, "metric": metric, "time_s": times[i], "value": values[i]} for i in kept]
+    return rows
 
 
 def run_stages(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[Answer]:

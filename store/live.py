@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ import duckdb
 from store.browse import run_samples
 from store.queries import KEPT, Answer, ask
 
-READINGS_SHOWN = 400
+ENDINGS_SHOWN = 20
+READINGS_SHOWN = 200
 """Of each reading of the running run: more than that is thinned evenly."""
 
 
@@ -40,10 +42,13 @@ def live_view(connection: duckdb.DuckDBPyConnection, sweep_id: str, metrics: Seq
 
 def open_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     """Sweeps that run or wait, oldest first, with how far they are."""
-    return ask(connection, """
-        SELECT s.sweep_id, coalesce(nullif(s.name, ''), s.sweep_id) AS name, s.experiment, s.status, s.planned_runs,
-               (SELECT count(*) FROM runs r WHERE r.sweep_id = s.sweep_id AND r.status <> 'running') AS done
-        FROM sweeps s WHERE s.status IN ('running', 'queued') ORDER BY s.created_at, s.sweep_id""")
+    found = ask(connection, """
+        SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) AS name, experiment, status, planned_runs FROM sweeps
+        WHERE status IN ('running', 'queued') ORDER BY created_at, sweep_id""")
+    done = dict(connection.execute("""
+        SELECT sweep_id, count(*) FROM runs WHERE list_contains(?, sweep_id) AND status <> 'running' GROUP BY sweep_id""",
+        [[sweep["sweep_id"] for sweep in found]]).fetchall()) if found else {}
+    return [{**sweep, "done": done.get(sweep["sweep_id"], 0)} for sweep in found]
 
 
 def last_batches(connection: duckdb.DuckDBPyConnection, run_id: str, count: int = 40) -> list[Answer]:
@@ -75,21 +80,17 @@ def sweep_progress(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answ
     if not found:
         return None
     sweep = found[0]
-    sweep["counts"] = dict(connection.execute(
-        f"SELECT status, count(*) FROM runs WHERE sweep_id = ? AND {KEPT} GROUP BY status ORDER BY status",
-        [sweep_id]).fetchall())
-    sweep["wall_s"] = [row[0] for row in connection.execute(
-        f"SELECT wall_s FROM runs WHERE sweep_id = ? AND wall_s IS NOT NULL AND {KEPT} ORDER BY started_at",
-        [sweep_id]).fetchall()]
+    runs = connection.execute(f"""SELECT run_id, status, reason, wall_s FROM runs WHERE sweep_id = ? AND {KEPT}
+                                  ORDER BY started_at""", [sweep_id]).fetchall()
+    sweep["counts"] = dict(sorted(Counter(status for _, status, _, _ in runs).items()))
+    sweep["wall_s"] = [wall_s for _, _, _, wall_s in runs if wall_s is not None]
+    endings = Counter((status, reason) for _, status, reason, _ in runs if status not in ("ok", "running"))
+    sweep["endings"] = [{"status": status, "reason": reason, "runs": count}
+                        for (status, reason), count in endings.most_common(ENDINGS_SHOWN)]
     said = connection.execute("""SELECT text FROM events WHERE sweep_id = ?
                                  ORDER BY happened_at DESC, rowid DESC LIMIT 1""", [sweep_id]).fetchone()
     sweep["said"] = said[0] if said else ""
     edits = connection.execute("SELECT count(*) FROM annotations").fetchall()[0][0]
     sweep["ended"] = (*sorted((s, n) for s, n in sweep["counts"].items() if s != "running"), edits)
     """Stays the same until a run ends or a person deletes one: so long its cells are the same."""
-    sweep["endings"] = ask(connection, f"""
-        SELECT status, reason, count(*) AS runs, min(run_id) AS run_id FROM runs
-        WHERE sweep_id = $sweep_id AND status NOT IN ('ok', 'running') AND {KEPT}
-        GROUP BY ALL ORDER BY runs DESC LIMIT 20""",
-        {"sweep_id": sweep_id})
     return sweep
