@@ -46,7 +46,8 @@ def open_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
         SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) AS name, experiment, status, planned_runs FROM sweeps
         WHERE status IN ('running', 'queued') ORDER BY created_at, sweep_id""")
     done = dict(connection.execute("""
-        SELECT sweep_id, count(*) FROM runs WHERE list_contains(?, sweep_id) AND status <> 'running' GROUP BY sweep_id""",
+        SELECT sweep_id, count(*) FROM runs WHERE list_contains(?, sweep_id) AND status <> 'running'
+        GROUP BY sweep_id""",
         [[sweep["sweep_id"] for sweep in found]]).fetchall()) if found else {}
     return [{**sweep, "done": done.get(sweep["sweep_id"], 0)} for sweep in found]
 
