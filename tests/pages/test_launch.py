@@ -96,7 +96,7 @@ def test_links_fill_the_form_from_a_preset_a_sweep_or_a_run(lab: Lab) -> None:
     sweep_id = write_sweep(lab.home)
     run_id = lab.json("runs")["runs"][0]["run_id"]
     assert yaml.safe_load(draw(LAUNCH, preset="tour").code[0].value)["name"] == "one-minute tour"
-    assert {m.label: m.value for m in draw(LAUNCH, from_sweep=sweep_id).metric}["Runs"]
+    assert {m.label: m.value for m in draw(LAUNCH, from_sweep=sweep_id).metric}["Cells"] == "1"
     assert {m.label: m.value for m in draw(LAUNCH, from_run=run_id).metric}["Cells"] == "1"
     assert any("not here" in box.value for box in draw(LAUNCH, from_run="nobody").warning)
 
@@ -120,3 +120,18 @@ def test_the_only_way_to_change_something_refuses_viewers_and_tells_wrong_input(
         page.do(done.append, "changed", say=said.append)
         page.do(wrong, say=said.append)
     assert done == ["changed"] and [text[:6] for text in said] == ["Viewer", "Viewer", "name=x"]
+
+
+def test_a_study_keeps_its_own_number_of_repeats(lab: Lab) -> None:
+    """A sweep without `repeats` has one run per cell; the form's own suggestion is for empty forms only."""
+    page = draw(LAUNCH, preset="seed-004-jpeg")
+    assert "imagenette" in errors(page)  # not downloaded here: said at its field
+    repeats = next(field for field in page.number_input if field.label.startswith("Repeats"))
+    assert repeats.value == 1
+    assert next(f for f in draw(LAUNCH).number_input if f.label.startswith("Repeats")).value == 3
+
+
+def test_an_absurd_grid_is_refused_before_it_is_multiplied_out(lab: Lab) -> None:
+    values = ", ".join(map(str, range(1, 201)))
+    page = fill(fill(draw(LAUNCH), "batch_size", values), "workers", values)
+    assert "40,000 cells" in errors(page) and launch_button(page) == []

@@ -55,3 +55,11 @@ def test_a_run_opens_by_its_link(home: Lab) -> None:
     run = next(run for run in home.json("runs")["runs"] if run["status"] == "ok")
     page = draw("pages/Runs.py", run=run["run_id"])
     assert run["run_id"] in page.subheader[0].value
+
+
+@pytest.mark.parametrize("home", ["measured"], indirect=True)
+def test_a_link_to_a_sweep_that_is_gone_says_so(home: Lab) -> None:
+    sweep_id = home.json("sweeps")["sweeps"][0]["sweep_id"]
+    for asked, said in ((sweep_id, False), ("20200101-000000-aaaa", True)):
+        warnings = [box.value for box in draw("pages/Live.py", sweep=asked).warning]
+        assert any("no sweep with this id" in warning for warning in warnings) is said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from engine import queue
 from engine.erasing import erase
 from engine.home import Home
 from engine.params import InputError
-from engine.people import annotate
+from engine.people import annotate, delete
 from store.browse import Filters, runs_frame
 from store.compaction import compact, list_deleted
 from store.database import Store
@@ -68,6 +69,33 @@ def test_a_sweep_in_the_queue_is_not_erased(home: Home) -> None:
             compact(store.connection, home, erase)
         assert len(list_deleted(store.connection)) == 2
     assert home.sweep_ids() == [first, second]
+
+
+def test_what_is_in_the_queue_is_not_deleted(home: Home) -> None:
+    """It could not be watched or cancelled any more."""
+    first, second = home.sweep_ids()
+    queue.enqueue(home, first)
+    with Store.open(home) as store:
+        run_id = shown(store, "current")[-1]
+    for target in (first, f"{first}-0000000000-0"):
+        with pytest.raises(InputError, match="cancel its sweep first"):
+            delete(home, [second, target])
+    delete(home, [run_id])
+    with Store.open(home) as store:
+        assert shown(store, "deleted") == [run_id]
+
+
+def test_an_interrupted_erasing_can_be_done_again(home: Home) -> None:
+    """The files went and the process died before it was said: the next compaction forgets the rows."""
+    first, second = home.sweep_ids()
+    annotate(home, [first], "delete")
+    with Store.open(home) as store:
+        store.ingest()
+        shutil.rmtree(home.sweep(first).path)
+        assert list_deleted(store.connection) == [first]
+        assert compact(store.connection, home, erase) == 1
+        assert rows_of(store.connection) == fresh(home)
+        assert [sweep["sweep_id"] for sweep in list_sweeps(store.connection)] == [second]
 
 
 def test_archived_runs_are_put_away_and_found_again(home: Home) -> None:
