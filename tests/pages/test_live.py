@@ -10,6 +10,7 @@ from drawn_page import draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
+from begin import open_keeper
 from engine.queue import read_queue
 from engine.sweep_state import process_alive
 
@@ -55,6 +56,7 @@ def test_the_queue_is_reordered_paused_and_cancelled_from_the_page(lab: Lab) -> 
     wait_for(lambda: line(lab) == [first, third], "the cancelled one has left the line")
     press(draw(LIVE, sweep=first), "Cancel", "")
     wait_for(lambda: not process_alive(lab.home.sweep(first)), "the first has ended")
+    open_keeper().catch_up()
     page = draw(LIVE, sweep=first)
     assert any(button.label.startswith("Resume") for button in page.button)
     assert any("cancelled" in bar.text for bar in page.get("progress"))
