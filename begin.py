@@ -79,14 +79,10 @@ def begin(title: str) -> Lab:
     show_messages()
     lab = Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
     if title != "Live":  # which shows what is measured itself, every second
+        # Not by itself every few seconds: a fragment that is drawn while a launch leads to Live can break that page.
         with st.sidebar:
-            _watch(lab)
+            draw_open_sweeps(notice_ends(lab))
     return lab
-
-
-@st.fragment(run_every=3)
-def _watch(lab: Lab) -> None:
-    draw_open_sweeps(notice_ends(lab))
 
 
 def notice_ends(lab: Lab) -> list[dict[str, Any]]:
