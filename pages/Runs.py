@@ -27,7 +27,9 @@ def edit(targets: list[str], what: str, value: str) -> None:
         st.session_state["just_deleted"] = targets if what == "delete" else None
         done = {"tag": "Tagged", "untag": "Tag taken away", "note": "Note kept", "archive": "Archived",
                 "unarchive": "Taken out of the archive", "delete": "Deleted", "restore": "Restored"}[what]
-        toast(f"{done}.")
+        toast(f"{done}.", ":material/check:")
+        # A new table: the old one's ticks would now be on other runs.
+        st.session_state["table_version"] = st.session_state.get("table_version", 0) + 1
 
 
 def erase_deleted() -> None:

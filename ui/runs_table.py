@@ -66,7 +66,8 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }
     event = st.dataframe(frame, column_config=config, hide_index=True, on_select="rerun", selection_mode="multi-row",
-                         key="runs_table", placeholder="", height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
+                         key=f"runs_table_{st.session_state.get('table_version', 0)}", placeholder="",
+                         height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
                          alt="Runs with outcome, parameters and main numbers")
     return [str(frame.iloc[row]["run_id"]) for row in event.selection.rows if row < len(frame)]
 
