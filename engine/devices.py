@@ -6,9 +6,11 @@ The CUDA paths are written for a real GPU and have not run on one; tests drive t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from engine.clock import Device
+from engine.params import Params
 
 
 class StreamEvent:
@@ -41,6 +43,39 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         self._cuda.synchronize(self._index)
+
+
+def begin_torch(params: Params, device: str) -> str:
+    """Threads, seed and device as asked; returns the device that takes effect. First in every experiment's run."""
+    import torch
+
+    from engine.recorder import Skip
+
+    if params.threads:
+        torch.set_num_threads(params.threads)
+    torch.manual_seed(params.seed)
+    chosen = choose_device(device)
+    if chosen.startswith("cuda") and not torch.cuda.is_available():
+        raise Skip(f"device={device}: torch finds no usable CUDA device")
+    return chosen
+
+
+def autocast(device: str, precision: str) -> Any:
+    """The context of a forward pass in this precision; it can be entered again and again."""
+    import torch
+
+    if precision == "fp32":
+        return nullcontext()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return torch.autocast(device.partition(":")[0], dtype=dtype)
+
+
+def settle(device: str) -> None:
+    """Wait until a GPU has done what it was given."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
 
 
 def choose_device(asked: str) -> str:

@@ -25,3 +25,23 @@ def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], 
         st.query_params[name] = chosen
     st.session_state[seen] = chosen
     return chosen
+
+
+def choose_many(label: str, options: Sequence[str], name: str, show: Callable[[str], str], default: Sequence[str],
+                **more: Any) -> list[str]:
+    """Several of the options; the link holds their ids with commas between. Without any in it, the default."""
+    key, seen = f"choose_{name}", f"chose_{name}"
+    asked = st.query_params.get(name)
+    wanted = [option for option in dict.fromkeys((asked or "").split(",")) if option in options]
+    if key not in st.session_state or (wanted and st.session_state.get(seen) != asked):
+        st.session_state[key] = wanted or [option for option in default if option in options]
+    # What was chosen before and is not offered any more (deleted meanwhile) would stop the widget.
+    st.session_state[key] = [option for option in st.session_state[key] if option in options]
+    chosen: list[str] = st.multiselect(label, options, key=key, format_func=show, **more)
+    text = ",".join(chosen)
+    if text and text != asked:
+        st.query_params[name] = text
+    elif not text:
+        st.query_params.pop(name, None)
+    st.session_state[seen] = text
+    return chosen

@@ -6,45 +6,51 @@ pass (inference). Batch size and loader workers are the usual things to sweep.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from engine.data import DataError, check_data, prepare_data
-from engine.models import MODELS, fetch_weights, image_size_problem
-from engine.params import InputError, setting, suggestion
+from engine.data import prepare_data
+from engine.models import fetch_weights, image_size_problem
+from engine.params import InputError, setting
 from engine.params import Params as BaseParams
+from engine.settings import (
+    DataName,
+    DeviceName,
+    ModelName,
+    Precision,
+    check_image_sets,
+    data_setting,
+    device_setting,
+    image_size_setting,
+    model_setting,
+    no_such_device,
+    precision_setting,
+    workers_setting,
+)
 
 if TYPE_CHECKING:
     from engine.nvml import Gpus
     from engine.recorder import Recorder
 
 DEFAULT_BATCHES = 20
-NAMED_SETS = ("generated", "imagenette")
 
 
 class Params(BaseParams):
-    model: str = setting("resnet18", title="Model", help="The network that is run.", options=list(MODELS))
+    model: ModelName = model_setting()
     batch_size: int = setting(32, title="Batch size", unit="images", ge=1, le=65536,
                               help="Images per batch; only full batches are measured.")
-    workers: int = setting(2, title="Loader workers", unit="processes", ge=0, le=512,
-                           help="Processes that decode and transform images. 0: the run's own process does it.")
+    workers: int = workers_setting()
     batches: int | None = setting(None, title="Batches", unit="batches", ge=1, le=1_000_000,
                                   help=f"How many batches to measure. Empty, with no images given: {DEFAULT_BATCHES}.")
     images: int | None = setting(None, title="Images", unit="images", ge=1, le=100_000_000,
                                  help="Measure so many images instead, whatever the batch size (9216 in seed 004).")
-    data: str = setting("generated", title="Images from", max_length=4096, options=list(NAMED_SETS), folder=True,
-                        help="generated, imagenette, or the path of a folder that holds one folder per class.")
-    image_size: int = setting(224, title="Image size", unit="px", ge=1, le=2048,
-                              help="Side of the square the model sees, after resize and centre crop.")
-    device: str = setting("auto", title="Device", help="auto, cpu, cuda, or one GPU such as cuda:1.")
-    precision: Literal["fp32", "bf16", "fp16"] = setting(
-        "fp32", title="Precision", help="bf16 and fp16 run the forward pass under autocast.")
+    data: DataName = data_setting()
+    image_size: int = image_size_setting()
+    device: DeviceName = device_setting()
+    precision: Precision = precision_setting()
     channels_last: bool = setting(False, title="Channels last", help="Keep images and weights in NHWC memory order.")
     compile: bool = setting(False, title="torch.compile", help="Compile the model; compiling happens in the warm-up.")
     weights: Literal["random", "pretrained"] = setting(
@@ -57,26 +63,6 @@ class Params(BaseParams):
     prefetch_factor: int = setting(2, title="Prefetch", unit="batches per worker", ge=1, le=64,
                                    help="Batches each worker keeps ready.")
     pin_memory: bool = setting(False, title="Pinned memory", help="Page-locked batches, for faster copies to a GPU.")
-
-    @field_validator("model")
-    @classmethod
-    def _known_model(cls, name: str) -> str:
-        if name not in MODELS:
-            raise ValueError(f"no such model{suggestion(name, list(MODELS))} (there are {', '.join(MODELS)})")
-        return name
-
-    @field_validator("data")
-    @classmethod
-    def _whole_path(cls, name: str) -> str:
-        """A folder is kept by its whole path: the run has another working folder than the person who asked."""
-        return name if name in NAMED_SETS else os.path.abspath(os.path.expanduser(name))
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, name: str) -> str:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,2})?", name):
-            raise ValueError("must be auto, cpu, cuda or cuda:N")
-        return name
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -95,11 +81,7 @@ class Params(BaseParams):
 
 
 def check(cells: Iterable[Params], cache: Path) -> None:
-    for name in {cell.data for cell in cells}:
-        try:
-            check_data(name, cache)
-        except DataError as error:
-            raise InputError(str(error)) from None
+    check_image_sets((cell.data for cell in cells), cache)
 
 
 def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
@@ -113,25 +95,17 @@ def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], Non
 
 
 def cannot_run(params: Params, gpus: Gpus) -> str | None:
-    if params.device.startswith("cuda") and not gpus.devices:
-        return f"device={params.device}: no NVIDIA GPU was found on this machine"
-    return None
+    return no_such_device(params.device, gpus)
 
 
 def run(params: Params, recorder: Recorder) -> None:
     import torch
 
     from engine.data import make_loader, open_images
-    from engine.devices import choose_device
+    from engine.devices import autocast, begin_torch, settle
     from engine.models import build_model, load_pretrained
-    from engine.recorder import Skip
 
-    if params.threads:
-        torch.set_num_threads(params.threads)
-    torch.manual_seed(params.seed)
-    device = choose_device(params.device)
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise Skip(f"device={params.device}: torch finds no usable CUDA device")
+    device = begin_torch(params, params.device)
 
     with recorder.stage("prepare_data"):
         images = open_images(params.data, recorder.cache, params.image_size, params.asked_batches * params.batch_size)
@@ -157,9 +131,9 @@ def run(params: Params, recorder: Recorder) -> None:
     with recorder.stage("model_to_device"):
         model = model.to(device, memory_format=layout)
         forward: Any = torch.compile(model) if params.compile else model
-        _settle(device)
+        settle(device)
 
-    precision = _autocast(device, params.precision)
+    precision = autocast(device, params.precision)
     with recorder.stage("warm_up"), torch.inference_mode(), precision:
         shape = (params.batch_size, 3, params.image_size, params.image_size)
         example = torch.rand(shape).to(device, memory_format=layout)
@@ -167,7 +141,7 @@ def run(params: Params, recorder: Recorder) -> None:
             forward(example)
             recorder.alive()
         del example
-        _settle(device)
+        settle(device)
 
     with recorder.measure(device, params.timing == "isolated") as clock, torch.inference_mode(), precision:
         load = clock.phase("load_data")
@@ -184,19 +158,3 @@ def run(params: Params, recorder: Recorder) -> None:
             with infer:
                 forward(pixels)
             clock.end_batch(params.batch_size)
-
-
-def _autocast(device: str, precision: str) -> Any:
-    import torch
-
-    if precision == "fp32":
-        return nullcontext()
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
-    return torch.autocast(device.partition(":")[0], dtype=dtype)
-
-
-def _settle(device: str) -> None:
-    import torch
-
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
