@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import streamlit as st
 
@@ -13,6 +13,7 @@ from engine import queue
 from engine.home import Home, lab_home
 from engine.interrupted import close_interrupted
 from engine.params import InputError
+from hand import yield_session
 from store.database import Store, StoreHeld, StoreUnusable, is_trouble
 from store.keeper import Activity, Keeper
 from store.live import open_sweeps
@@ -77,12 +78,35 @@ def begin(title: str) -> Lab:
         if sentence:
             st.warning(safe(sentence))
     show_messages()
-    lab = Lab(keeper.store.home, keeper, keeper.store.cursor(), viewer)
+    lab = Lab(keeper.store.home, keeper, cast("duckdb.DuckDBPyConnection", Asking(keeper.store)), viewer)
     if title != "Live":  # which shows what is measured itself, every second
         # Not by itself every few seconds: a fragment that is drawn while a launch leads to Live can break that page.
         with st.sidebar:
             draw_open_sweeps(notice_ends(lab))
     return lab
+
+
+class Asking:
+    """A page's cursor: when the store's file turns out damaged, the page says so in one sentence and ends there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._cursor = store, store.cursor()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cursor, name)
+        if not callable(found):
+            return found
+
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            try:
+                answer = found(*arguments, **named)
+            except Exception as error:
+                if is_trouble(error):
+                    _say_and_stop(str(self._store.unusable(error)))
+                raise
+            return self if answer is self._cursor else answer
+
+        return guarded
 
 
 def notice_ends(lab: Lab) -> list[dict[str, Any]]:
@@ -122,14 +146,17 @@ class Lookout:
     """What goes on in the lab, for the keeper; from time to time it closes sweeps whose process died."""
 
     def __init__(self, home: Home) -> None:
-        self._home, self._looks = home, 0
+        self._home, self._looks, self._measuring = home, 0, False
 
     def __call__(self) -> Activity:
         closed = close_interrupted(self._home) if self._looks % CLOSE_EVERY == 0 else []
         self._looks += 1
         entries = queue.read_queue(self._home).entries
-        return Activity([*closed, *(entry.sweep_id for entry in entries)],
-                        any(entry.state == "measuring" for entry in entries))
+        measuring = any(entry.state == "measuring" for entry in entries)
+        if measuring != self._measuring:
+            yield_session(measuring)
+            self._measuring = measuring
+        return Activity([*closed, *(entry.sweep_id for entry in entries)], measuring)
 
 
 def _say_and_stop(sentence: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 UNACCOUNTED = "unaccounted"
 
@@ -30,6 +30,8 @@ class CellTimes(NamedTuple):
     """Lowest and highest run: describes these runs, promises nothing about the next one."""
     phases_s: dict[str, float]
     """By phase, `unaccounted` being what no phase covered. Phases on a device can overlap: then they exceed item_s."""
+    values: Mapping[str, Any] = {}
+    """The parameters that set it apart from the other cells of its sweep."""
 
 
 class Spread(NamedTuple):

@@ -10,6 +10,7 @@ from engine.home import Home
 from engine.journal import Annotation, JournalWriter
 from engine.moment import utc_now_exact
 from engine.params import InputError
+from engine.spec import split_tags
 
 FIELDS = ("tag", "untag", "note", "archive", "unarchive", "delete", "restore", "erase")
 
@@ -25,8 +26,10 @@ def delete(home: Home, targets: list[str], field: str = "delete", value: str = "
 def annotate(home: Home, targets: list[str], field: str, value: str = "") -> None:
     """Write it down; the store takes it from there. One small file per act: no two writers share one."""
     assert field in FIELDS, f"{field} is not something people do; {', '.join(FIELDS)}"
+    values = split_tags(value) if field in ("tag", "untag") else [value[:20_000]]
     moment = utc_now_exact()
     journal = JournalWriter(home.people / f"{moment.replace(':', '')}-{os.getpid()}-{secrets.token_hex(2)}.jsonl")
     for target in targets:
-        journal.write(Annotation(target, field, value[:20_000], moment))
+        for one in values:
+            journal.write(Annotation(target, field, one, moment))
     journal.close()

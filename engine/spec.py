@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine import registry
 from engine.params import InputError, Params, cell_key, explain, shorten, suggestion
@@ -45,10 +45,20 @@ class SweepSpec(BaseModel):
     executor: Literal["local"] = "local"
     limits: Limits = Limits()
 
+    @field_validator("tags")
+    @classmethod
+    def _single_tags(cls, tags: list[str]) -> list[str]:
+        return list(dict.fromkeys(tag for entry in tags for tag in split_tags(entry)))
+
     @property
     def number_of_runs(self) -> int:
         """Counted without making the cells: a grid may be absurdly large."""
         return math.prod(len(values) for values in self.grid.values()) * self.repeats
+
+
+def split_tags(text: str) -> list[str]:
+    """`a, b` are two tags."""
+    return list(dict.fromkeys(tag for part in text.split(",") if (tag := part.strip()[:200])))
 
 
 class Cell(NamedTuple):

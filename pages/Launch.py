@@ -39,9 +39,9 @@ def fill(content: dict[str, Any]) -> None:
     state["experiment"] = content["experiment"]
 
 
-def fill_from_yaml(text: str) -> None:
+def fill_from_yaml() -> None:
     try:
-        fill(parse_spec(text, "the YAML").model_dump(mode="json"))
+        fill(parse_spec(state["yaml_text"], "the YAML").model_dump(mode="json"))
     except InputError as error:
         state["yaml_problem"] = str(error)
 
@@ -97,12 +97,14 @@ st.subheader("2. The settings")
 with st.container(horizontal=True, vertical_alignment="bottom"):
     before = st.query_params.get("preset")
     choose("Preset", list(presets), "preset", lambda name: presets[name].spec.name, index=None, width=420,
-           placeholder="own settings", help="Fills the form: one sized for this machine, and the studies' own grids.")
+           placeholder="own settings",
+           help="Fills the form: one sized for this machine, and the grids of five earlier studies (seeds 000 to 004).")
     if st.query_params.get("preset") != before:
         st.rerun()
-    with st.popover("Load YAML", icon=":material/upload:"):
-        text = st.text_area("A sweep as YAML", height=220, max_chars=100_000)
-        st.button("Fill the form", disabled=not text, on_click=fill_from_yaml, args=(text,))
+    # A form sends the text together with the click: pasted and not left yet, it counts.
+    with st.popover("Load YAML", icon=":material/upload:"), st.form("yaml", border=False):
+        st.text_area("A sweep as YAML", height=220, max_chars=100_000, key="yaml_text")
+        st.form_submit_button("Fill the form", on_click=fill_from_yaml)
 if problem := state.pop("yaml_problem", None):
     st.error(safe(problem))
 start = state["start"] if state["start"].get("experiment") == experiment.name else {}

@@ -10,7 +10,15 @@ from engine.params import InputError
 from engine.people import annotate, delete
 from engine.spec import make_spec
 from launching import launch_and_watch, without_defaults
-from store.browse import Filters, annotations_of, filter_choices, published_frame, run_as_sweep, runs_frame
+from store.browse import (
+    Filters,
+    annotations_of,
+    filter_choices,
+    published_frame,
+    run_as_sweep,
+    runs_frame,
+    sweep_of,
+)
 from store.compaction import compact, list_deleted
 from store.queries import find_run_ids
 from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
@@ -55,7 +63,7 @@ def draw_one(run_id: str) -> None:
         if st.button("All runs", icon=":material/arrow_back:"):
             del st.query_params["run"]
             st.rerun()
-        about = annotations_of(lab.ask, run_id)
+        about = annotations_of(lab.ask, run_id) | {"sweep": sweep_of(lab.ask, run_id)}
         again = again_as_sweep(run_id)
         if again and st.button("Run this again", icon=":material/replay:", disabled=lab.viewer):
             launch_and_watch(lab, make_spec(again))

@@ -56,11 +56,12 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[Ce
         LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
                    WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) p USING (run_id)
         ORDER BY m.started_at""", {"sweep_id": sweep_id})
-    labels = cell_labels(connection, sweep_id, varying_parameters(
+    values = cell_values(connection, sweep_id, varying_parameters(
         connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id}))
     cells = time_cells(RunTimes(row["cell_key"], row["items"], row["end_to_end_s"], row["phases"] or {}, row["noisy"])
                        for row in found)
-    return [cell._replace(cell=labels.get(cell.cell, "the only cell")) for cell in cells]
+    return [cell._replace(cell=label_cell(own) if (own := values.get(cell.cell)) else "the only cell",
+                          values=values.get(cell.cell, {})) for cell in cells]
 
 
 def in_natural_order(cells: list[CellTimes]) -> list[CellTimes]:
@@ -68,15 +69,19 @@ def in_natural_order(cells: list[CellTimes]) -> list[CellTimes]:
     return sorted(cells, key=lambda cell: _natural(cell.cell))
 
 
-def cell_labels(connection: duckdb.DuckDBPyConnection, sweep_id: str, names: list[str]) -> dict[str, str]:
-    """Cells of a sweep by what sets them apart: `batch_size=32, workers=2`."""
+def cell_values(connection: duckdb.DuckDBPyConnection, sweep_id: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Cells of a sweep by their key, with the values of these parameters in the order of the names."""
     found: dict[str, dict[str, Any]] = {}
     for key, name, asked in connection.execute("""
             SELECT DISTINCT r.cell_key, p.name, p.asked FROM runs r JOIN parameters p USING (run_id)
             WHERE r.sweep_id = ? AND p.name IN (SELECT unnest(?))""", [sweep_id, names]).fetchall():
         found.setdefault(key, {})[name] = json.loads(asked) if asked is not None else None
-    return {key: ", ".join(f"{name}={values[name]}" for name in names if name in values)
-            for key, values in found.items()}
+    return {key: {name: values[name] for name in names if name in values} for key, values in found.items()}
+
+
+def label_cell(values: dict[str, Any]) -> str:
+    """What sets a cell apart: `batch_size=32, workers=2`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def varying_parameters(connection: duckdb.DuckDBPyConnection, where: str, values: dict[str, Any]) -> list[str]:
@@ -208,6 +213,14 @@ def annotations_of(connection: duckdb.DuckDBPyConnection, target: str) -> Answer
     state |= {view: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
              for view in ("archived", "deleted")}
     return {"tags": tags, "note": note[0] if note else "", **state}
+
+
+def sweep_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
+    """The sweep of a run: its id, its name and what varies in it."""
+    (found,) = ask(connection, """SELECT r.sweep_id, s.name FROM runs r LEFT JOIN sweeps s USING (sweep_id)
+                                  WHERE r.run_id = $run_id""", {"run_id": run_id})
+    found["varies"] = varying_parameters(connection, "sweep_id = $sweep_id", {"sweep_id": found["sweep_id"]})
+    return found
 
 
 def past_runs(connection: duckdb.DuckDBPyConnection, experiment: str, same: Callable[[dict[str, Any]], bool],

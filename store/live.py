@@ -13,6 +13,8 @@ from store.browse import run_samples
 from store.queries import KEPT, Answer, ask
 
 ENDINGS_SHOWN = 20
+NOT_DONE = ("running", "killed", "cancelled")
+"""Runs that have not come to an end of their own: resume measures them again."""
 READINGS_SHOWN = 200
 """Of each reading of the running run: more than that is thinned evenly."""
 
@@ -46,9 +48,9 @@ def open_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
         SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) AS name, experiment, status, planned_runs FROM sweeps
         WHERE status IN ('running', 'queued') ORDER BY created_at, sweep_id""")
     done = dict(connection.execute("""
-        SELECT sweep_id, count(*) FROM runs WHERE list_contains(?, sweep_id) AND status <> 'running'
+        SELECT sweep_id, count(*) FROM runs WHERE list_contains(?, sweep_id) AND NOT list_contains(?, status)
         GROUP BY sweep_id""",
-        [[sweep["sweep_id"] for sweep in found]]).fetchall()) if found else {}
+        [[sweep["sweep_id"] for sweep in found], list(NOT_DONE)]).fetchall()) if found else {}
     return [{**sweep, "done": done.get(sweep["sweep_id"], 0)} for sweep in found]
 
 
@@ -84,6 +86,8 @@ def sweep_progress(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> Answ
     runs = connection.execute(f"""SELECT run_id, status, reason, wall_s FROM runs WHERE sweep_id = ? AND {KEPT}
                                   ORDER BY started_at""", [sweep_id]).fetchall()
     sweep["counts"] = dict(sorted(Counter(status for _, status, _, _ in runs).items()))
+    sweep["deleted"] = connection.execute("""SELECT count(*) FROM runs WHERE sweep_id = ?
+        AND run_id IN (SELECT target FROM deleted)""", [sweep_id]).fetchall()[0][0]
     sweep["wall_s"] = [wall_s for _, _, _, wall_s in runs if wall_s is not None]
     endings = Counter((status, reason) for _, status, reason, _ in runs if status not in ("ok", "running"))
     sweep["endings"] = [{"status": status, "reason": reason, "runs": count}

@@ -21,9 +21,12 @@ def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     for sweep_id, status, count in connection.execute(
             f"SELECT sweep_id, status, count(*) FROM runs WHERE {KEPT} GROUP BY ALL ORDER BY ALL").fetchall():
         counts.setdefault(sweep_id, {})[status] = count
+    deleted = dict(connection.execute("""SELECT sweep_id, count(*) FROM runs
+        WHERE run_id IN (SELECT target FROM deleted) GROUP BY sweep_id""").fetchall())
     for sweep in sweeps:
         sweep["runs"] = counts.get(sweep["sweep_id"], {})
-        if (missing := (sweep["planned_runs"] or 0) - sum(sweep["runs"].values())) > 0:
+        known = sum(sweep["runs"].values()) + deleted.get(sweep["sweep_id"], 0)
+        if (missing := (sweep["planned_runs"] or 0) - known) > 0:
             sweep["runs"]["missing"] = missing
     return sweeps
 

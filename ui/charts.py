@@ -28,20 +28,24 @@ READINGS = {
 }
 """How telemetry is drawn: a title with its unit, and what turns the stored unit into that one."""
 HEIGHT = 260
+LABELS_PX = 110
+"""Room for the labels of charts that share a time axis."""
 
 
 def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
     """One row per cell and phase; the whole and its range stand in every row of the cell."""
     return _placed(pd.DataFrame([
-        {"cell": cell.cell, "row": row, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
+        {"cell": _short(cell), "row": row, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
          "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs}
         for row, cell in enumerate(cells) for phase, seconds in cell.phases_s.items()]))
 
 
-def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
-    """Cells as stacked bars of time per item; a tick at the end-to-end mean, whiskers from lowest to highest run."""
-    base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=alt.EncodingSortField("row", op="min"),
-                                           axis=alt.Axis(labelLimit=210)))
+def cell_bars(frame: pd.DataFrame, names: str = "") -> alt.LayerChart:
+    """Cells as stacked bars of time per item; a tick at the end-to-end mean, whiskers from lowest to highest run.
+    `names` are those of the values that the labels hold."""
+    heading = alt.Axis(labelLimit=210, titleAngle=0, titleAlign="right", titleAnchor="end", titleX=-6, titleY=-8)
+    base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=names or None, axis=heading,
+                                           sort=alt.EncodingSortField("row", op="min")))
     bars = base.mark_bar().encode(
         x=alt.X("sum(milliseconds):Q", title="Time per item (ms)"),
         color=_phase_colour(frame), order=alt.Order("place:Q"),
@@ -55,6 +59,15 @@ def cell_bars(frame: pd.DataFrame) -> alt.LayerChart:
     ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=14).encode(x=alt.X("mean(whole):Q"))
     # A height per bar: the specification stays the same however many cells there are.
     return alt.layer(bars, whiskers, ticks, data=frame).properties(height=alt.Step(24))
+
+
+def cell_names(cells: Sequence[CellTimes]) -> str:
+    """What the values in the labels of the cells are, said once for all of them."""
+    return " · ".join(dict.fromkeys(name for cell in cells for name in cell.values))
+
+
+def _short(cell: CellTimes) -> str:
+    return " · ".join(map(str, cell.values.values())) or cell.cell
 
 
 def batch_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -87,14 +100,15 @@ def telemetry_frame(rows: Sequence[dict[str, Any]], scale: float) -> pd.DataFram
 
 
 def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
-                    stages: Sequence[dict[str, Any]] = ()) -> alt.LayerChart:
+                    stages: Sequence[dict[str, Any]] = (), end_s: float | None = None) -> alt.LayerChart:
     """Readings over the run's own time, one line per device.
 
-    `full` is the value that means "all of it", drawn as a dashed line. Stages shade the background.
+    `full` is the value that means "all of it", drawn as a dashed line. Stages shade the background. With `end_s` the
+    time axis lies exactly as that of phase_strip, to be read together.
     """
     lines = alt.Chart(frame).mark_line(interpolate="linear", strokeWidth=2).encode(
-        x=alt.X("time_s:Q", title=None),
-        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True)),
+        x=_time_axis("time_s:Q", end_s),
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True), axis=_left_axis(end_s)),
         color=alt.Color("device:N", title="Device", scale=alt.Scale(range=SERIES),
                         legend=alt.Legend(orient="top") if frame["device"].nunique() > 1 else None),
         tooltip=[alt.Tooltip("time_s:Q", title="Time (s)", format=".2f"),
@@ -103,7 +117,7 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     if bands := [{"stage": s["stage"], "start": s["start_s"], "end": s["start_s"] + s["seconds"]}
                  for s in stages if s["stage"] in ("warm_up", "measure")]:
         layers.append(alt.Chart(alt.Data(values=bands)).mark_rect(opacity=0.12, color=NEUTRAL).encode(
-            x="start:Q", x2="end:Q", tooltip=[alt.Tooltip("stage:N", title="Stage")]))
+            x=_time_axis("start:Q", end_s), x2="end:Q", tooltip=[alt.Tooltip("stage:N", title="Stage")]))
     layers.append(lines)
     if full is not None:
         layers.append(alt.Chart(alt.Data(values=[{"full": full}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
@@ -112,22 +126,28 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     return alt.layer(*layers, data=frame).properties(height=190, title=heading)
 
 
-def phase_strip(rows: Sequence[dict[str, Any]]) -> alt.Chart:
+def _time_axis(field: str, end_s: float | None) -> alt.X:
+    """The run's own time; from 0 to `end_s` where several charts share it."""
+    scale = alt.Undefined if end_s is None else alt.Scale(domain=[0, end_s], nice=False)
+    return alt.X(field, title=None, scale=scale, axis=alt.Axis(tickCount=10))
+
+
+def _left_axis(end_s: float | None) -> alt.Axis:
+    """Charts that share a time axis begin at the same place, whatever their labels."""
+    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX) if end_s is not None else alt.Axis()
+
+
+def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
     """Which phase when, on the run's own time: one lane per phase. Rows: batch, phase, start_s, seconds."""
     frame = pd.DataFrame([{"phase": r["phase"], "batch": r["batch"], "start": r["start_s"],
                            "end": r["start_s"] + r["seconds"], "ms": r["seconds"] * 1000} for r in rows])
     lanes = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     return alt.Chart(frame).mark_bar(height=14).encode(
-        x=alt.X("start:Q", title=None), x2="end:Q", y=alt.Y("phase:N", title=None, sort=lanes),
+        x=_time_axis("start:Q", end_s), x2="end:Q", y=alt.Y("phase:N", title=None, sort=lanes, axis=_left_axis(end_s)),
         color=_phase_colour(frame, legend=False),
         tooltip=[alt.Tooltip("phase:N", title="Phase"), alt.Tooltip("batch:Q", title="Batch"),
                  alt.Tooltip("start:Q", title="Begins (s)", format=".3f"),
-                 alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=24 * len(lanes))
-
-
-def aligned(strip: alt.Chart | None, lines: Sequence[alt.LayerChart]) -> alt.VConcatChart:
-    """Phases and readings below each other on one time axis."""
-    return alt.vconcat(*([strip] if strip else []), *lines).resolve_scale(x="shared", color="independent")
+                 alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=24 * len(lanes) + 30)
 
 
 def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
@@ -139,7 +159,7 @@ def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
         alt.Chart(frame)
         .mark_bar(height=26)
         .encode(
-            x=alt.X("start:Q", title="Time since the run was asked for (s)"), x2="end:Q",
+            x=alt.X("start:Q", title="Time since the run was asked for (s)", axis=alt.Axis(tickCount=10)), x2="end:Q",
             color=alt.Color("stage:N", title="Stage", sort=order, scale=alt.Scale(domain=order, scheme="tableau10"),
                             legend=alt.Legend(orient="top", title=None, columns=3)),
             tooltip=[alt.Tooltip("stage:N", title="Stage"), alt.Tooltip("seconds:Q", title="Took (s)", format=",.4~f")],

@@ -27,13 +27,15 @@ def about_cells(cells: list[CellTimes]) -> str:
     if not cells:
         return ""
     ends = compare_ends(cells)
+    noisy = sum(cell.noisy_runs for cell in cells)
+    disturbed = f" {noisy} of {sum(cell.runs for cell in cells)} runs were noisy: other work disturbed them."
     if ends is None:
-        return f"{safe(cells[0].cell)}: {seconds(cells[0].item_s)} per item, end to end."
+        return f"{safe(cells[0].cell)}: {_range(cells[0])} per item, end to end." + (disturbed if noisy else "")
     fast, slow = ends.fastest, ends.slowest
     sentence = (f"Fastest of {len(cells):,} cells: **{safe(fast.cell)}** with {_range(fast)} per item; slowest: "
                 f"{safe(slow.cell)} with {_range(slow)}, {ends.ratio:.2f} times as long.")
-    if noisy := sum(cell.noisy_runs for cell in cells):
-        sentence += f" {noisy} of {sum(cell.runs for cell in cells)} runs were noisy: other work disturbed them."
+    if noisy:
+        sentence += disturbed
     if ends.apart:
         return sentence
     if fast.runs < 2 or slow.runs < 2:

@@ -10,8 +10,17 @@ import streamlit as st
 
 from analysis.cells import CellTimes
 from store.browse import CELLS_SHOWN, in_natural_order
-from store.live import LiveView
-from ui.charts import READINGS, batch_bars, batch_frame, cell_bars, cell_frame, telemetry_frame, telemetry_lines
+from store.live import NOT_DONE, LiveView
+from ui.charts import (
+    READINGS,
+    batch_bars,
+    batch_frame,
+    cell_bars,
+    cell_frame,
+    cell_names,
+    telemetry_frame,
+    telemetry_lines,
+)
 from ui.colours import ICONS
 from ui.findings import about_batches, about_cells
 from ui.frame import safe
@@ -45,7 +54,8 @@ def make_cell_picture(cells: list[CellTimes], most: int = CELLS_SHOWN) -> CellPi
     """The sentence is about all cells, the bars are the newest of them."""
     if not cells:
         return None
-    chart = moving(cell_bars, cell_frame(in_natural_order(cells[-most:])))
+    shown = in_natural_order(cells[-most:])
+    chart = moving(cell_bars, cell_frame(shown), cell_names(shown))
     return CellPicture(len(cells), about_cells(cells), chart)
 
 
@@ -63,7 +73,7 @@ def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
 
 
 def draw_progress(sweep: dict[str, Any], between_runs: bool, ahead: int, paused: bool) -> None:
-    done = sum(count for status, count in sweep["counts"].items() if status != "running")
+    done = sum(count for status, count in sweep["counts"].items() if status not in NOT_DONE)
     planned = max(sweep["planned_runs"] or 0, done, 1)
     words = [f"{ICONS.get(sweep['status'], '')} {sweep['status']}", f"{done} of {planned} runs done"]
     if sweep["status"] == "running" and sweep["wall_s"] and done < planned:
@@ -91,7 +101,7 @@ def _tone(status: str) -> str:
 def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act) -> None:
     """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn."""
     bad = sum(count for status, count in sweep["counts"].items() if status not in ("ok", "running"))
-    missing = max((sweep["planned_runs"] or 0) - sum(sweep["counts"].values()), 0)
+    missing = max((sweep["planned_runs"] or 0) - sum(sweep["counts"].values()) - sweep["deleted"], 0)
     sweep_id = sweep["sweep_id"]
     with st.container(horizontal=True, vertical_alignment="center"):
         if waits is not None:

@@ -14,7 +14,6 @@ from store.browse import count_batches, run_batches, run_samples
 from store.queries import show_run
 from ui.charts import (
     READINGS,
-    aligned,
     batch_bars,
     batch_frame,
     phase_strip,
@@ -41,11 +40,12 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
              again: dict[str, Any] | None) -> None:
     """`about` holds tags and note, `again` the run as a sweep of one cell."""
     run = show_run(connection, run_id)
-    st.subheader(f"{ICONS.get(run['status'], '')} {run_id}")
+    st.subheader(f"{ICONS.get(run['status'], '')} {safe(_title(run, about['sweep']))}")
     st.markdown(f"**{run['status']}**" + (f": {safe(run['reason'])}" if run["reason"] else "")
                 + f" · {safe(run['experiment'])}, repeat {run['repeat']}, attempt {run['attempt']}"
                 + f" · took {seconds(run['wall_s'])}"
-                + (f" · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else ""))
+                + (f" · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else "")
+                + f" · `{run_id}`")
     if about["tags"] or about["note"]:
         st.markdown(" ".join(f":blue-badge[{safe(tag)}]" for tag in about["tags"]) + "  \n" + safe(about["note"]))
     if run["noisy"]:
@@ -64,6 +64,14 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
                 draw()
 
 
+def _title(run: dict[str, Any], sweep: dict[str, Any]) -> str:
+    """What was run, and in which sweep: the model, then what varies there."""
+    told = {name: run["params"][name] for name in ("model", *sweep["varies"]) if run["params"].get(name) is not None}
+    words = [str(told.pop("model"))] if "model" in told else []
+    words += [f"{name}={value}" for name, value in told.items()]
+    return f"{', '.join(words) or run['experiment']} · {sweep['name'] or run['sweep_id']}"
+
+
 def _draw_environment(run: dict[str, Any]) -> None:
     st.caption(f"Environment {run['environment_id'] or 'unknown'}: where it was measured")
     st.json(run["environment"] or {}, expanded=1)
@@ -76,7 +84,7 @@ def _draw_log(run: dict[str, Any], folder: SweepFolder) -> None:
 
 def _draw_metrics(run: dict[str, Any]) -> None:
     shown = [("end_to_end_s", "End to end", "The whole measured window"),
-             ("first_batch_s", "First batch", "From the start of the window until the first batch was there"),
+             ("first_batch_s", "First batch there after", "From the window's start, the loader's included"),
              ("steady_items_per_s", "Steady state", "Items per second without start-up and run-out of the loader"),
              ("unaccounted_s", "In no phase", "End to end minus the phases"),
              ("overlapped_s", "Overlapped", "Phases minus end to end: a device worked while the host went on")]
@@ -109,7 +117,7 @@ def _draw_phases(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> 
         return  # still being measured: medians and totals come when it has ended
     table = pd.DataFrame([{"Phase": name, "Clock": row["clock"], "Batches": row["count"],
                            "Median": seconds(row["median_s"]), "Median, steady state": seconds(row["steady_median_s"]),
-                           "First batch": seconds(row["first_s"]),
+                           "In the first batch": seconds(row["first_s"]),
                            "Total": seconds(row["total_s"])} for name, row in run["phases"].items()])
     st.dataframe(table, hide_index=True, height="content", alt="Phases of this run")
 
@@ -134,10 +142,13 @@ def _draw_telemetry(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) 
     if not lines:
         st.info("This run has no telemetry: it was over before the first reading, or was imported.")
         return
+    batches = run_batches(connection, run["run_id"], 0, 400)
     st.caption("Above: which phase when (the first batches). Below: readings on the same time axis. "
                "Shaded: warm-up and the measured window.")
-    strip = run_batches(connection, run["run_id"], 0, 400)
-    st.altair_chart(aligned(phase_strip(strip) if strip else None, lines), width="stretch")
+    if batches:
+        st.altair_chart(phase_strip(batches, _end_s(run)), width="stretch")
+    for line in lines:
+        st.altair_chart(line, width="stretch")
     _draw_readings_table(run, CURVES)
 
 
@@ -149,7 +160,8 @@ def _draw_memory(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> 
     lines = _lines(connection, run, MEMORY)
     if lines:
         st.caption("Resident memory is what the system gave the processes; an allocator's peak is another number.")
-        st.altair_chart(aligned(None, lines), width="stretch")
+        for line in lines:
+            st.altair_chart(line, width="stretch")
         _draw_readings_table(run, MEMORY)
     elif not peaks:
         st.info("No reading of memory was taken: the run was over before the first one.")
@@ -162,8 +174,13 @@ def _lines(connection: duckdb.DuckDBPyConnection, run: dict[str, Any], metrics: 
         rows = [row for row in samples if row["metric"] == metric]
         if len(rows) > 1:
             title, scale = READINGS[metric]
-            found.append(telemetry_lines(telemetry_frame(rows, scale), title, None, run["stages"]))
+            found.append(telemetry_lines(telemetry_frame(rows, scale), title, None, run["stages"], _end_s(run)))
     return found
+
+
+def _end_s(run: dict[str, Any]) -> float:
+    """Until where the run's charts go: its end, or as far as it has come."""
+    return float(max([run["wall_s"] or 0.0, *(stage["start_s"] + stage["seconds"] for stage in run["stages"])]) or 1.0)
 
 
 def _draw_readings_table(run: dict[str, Any], metrics: tuple[str, ...]) -> None:

@@ -55,8 +55,6 @@ class LaunchPage:
         self.page.get_by_role("button", name="Load YAML").click()
         area = self.page.get_by_role("textbox", name="A sweep as YAML")
         area.fill(text)
-        # The button wakes up when the text has reached the server, which leaving the field brings about.
-        area.press("Control+Enter")
         self.page.get_by_role("button", name="Fill the form", exact=True).click()
 
     def fill(self, **sweep: Any) -> None:
@@ -125,11 +123,14 @@ class RunsPage:
         """The table is a picture; inside it lies the table that screen readers get."""
         return self.table.locator("canvas table tbody tr")
 
-    def open_row(self, number: int) -> None:
+    def tick_row(self, number: int) -> None:
         """A click on the box at the left of a row: rows and the heading are 35 pixels high."""
         expect(self.table.locator("canvas").first).to_be_visible()
         # On the table and not on its canvas, which lies beneath the part that scrolls.
         self.table.click(position={"x": 16, "y": 35 + 35 * number + 17})
+
+    def open_row(self, number: int) -> None:
+        self.tick_row(number)
         self.page.get_by_role("button", name="Open this run").click()
 
     def opened(self) -> str:
@@ -137,7 +138,7 @@ class RunsPage:
         expect(self.page).to_have_url(re.compile(r"[?&]run=[\w-]+"))
         run_id = asked_for(self.page, "run")
         settled(self.page, "Runs")
-        expect(self.page.get_by_role("heading", name=run_id)).to_be_visible()
+        expect(self.page.get_by_test_id("stMain").get_by_text(run_id, exact=True)).to_be_visible()
         return run_id
 
     def numbers(self) -> list[str]:

@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from begin import open_keeper
 from engine.queue import read_queue
 from engine.sweep_state import process_alive
+from tests.store.journal_builder import Script
 
 LIVE = "pages/Live.py"
 
@@ -60,6 +61,15 @@ def test_the_queue_is_reordered_paused_and_cancelled_from_the_page(lab: Lab) -> 
     page = draw(LIVE, sweep=first)
     assert any(button.label.startswith("Resume") for button in page.button)
     assert any("cancelled" in bar.text for bar in page.get("progress"))
+
+
+def test_killed_and_cancelled_runs_are_not_done(lab: Lab) -> None:
+    script = Script(lab.home).begin(planned_runs=4)
+    for cell, status in enumerate(["ok", "failed", "killed", "cancelled"]):
+        script.run(cell, status=status)
+    sweep_id = script.end("cancelled").write().sweep_id
+    page = draw(LIVE, sweep=sweep_id)
+    assert any("2 of 4 runs done" in bar.text for bar in page.get("progress"))
 
 
 def test_a_viewer_sees_the_sweep_and_cannot_touch_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

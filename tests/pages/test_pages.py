@@ -9,7 +9,7 @@ import pytest
 from drawn_page import draw
 from driven_lab import Lab
 
-PAGES = ["app.py", "pages/Launch.py", "pages/Live.py", "pages/Runs.py", "pages/Machine.py"]
+from ui.frame import PAGES, Page
 
 
 def sweep_once(folder: Path, endings: list[str]) -> Path:
@@ -38,23 +38,23 @@ def home(lab: Lab, request: pytest.FixtureRequest) -> Lab:
 
 
 @pytest.mark.parametrize("home", ["empty", "measured", "failed"], indirect=True)
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_draws(home: Lab, page: str) -> None:
-    assert draw(page).title[0].value in ("Home", "Launch", "Live", "Runs", "Machine")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_every_page_draws(home: Lab, page: Page) -> None:
+    assert draw(page.file).title[0].value == page.title
 
 
 @pytest.mark.parametrize("home", ["measured"], indirect=True)
-@pytest.mark.parametrize("page", PAGES)
-def test_tampered_links_draw_all_the_same(home: Lab, page: str) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_tampered_links_draw_all_the_same(home: Lab, page: Page) -> None:
     for value in ("nonsense", "9" * 5000, "'; DROP TABLE runs; --", "../../etc/passwd"):
-        draw(page, sweep=value, run=value, status=value, experiment=value)
+        draw(page.file, sweep=value, run=value, status=value, experiment=value, view=value, sweeps=value)
 
 
 @pytest.mark.parametrize("home", ["measured"], indirect=True)
 def test_a_run_opens_by_its_link(home: Lab) -> None:
     run = next(run for run in home.json("runs")["runs"] if run["status"] == "ok")
     page = draw("pages/Runs.py", run=run["run_id"])
-    assert run["run_id"] in page.subheader[0].value
+    assert any(run["run_id"] in text.value for text in page.markdown)
 
 
 @pytest.mark.parametrize("home", ["measured"], indirect=True)

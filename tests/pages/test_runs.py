@@ -37,6 +37,28 @@ def test_a_sweep_is_tagged_and_found_by_its_tag(lab: Lab, sweep_id: str) -> None
     assert "3 runs" not in caption(draw("pages/Runs.py", tag="good"))
 
 
+def test_tags_with_commas_are_several(lab: Lab, sweep_id: str) -> None:
+    annotate(lab.home, [sweep_id], "tag", "good, fast,,good")
+    assert "3 runs" in caption(draw("pages/Runs.py", tag="fast"))
+    assert "3 runs" in caption(draw("pages/Runs.py", tag="good"))
+    annotate(lab.home, [sweep_id], "untag", "fast")
+    assert lab.home.people.exists() and "3 runs" in caption(draw("pages/Runs.py", tag="good"))
+
+
+def test_deleted_runs_are_not_missing(lab: Lab, sweep_id: str) -> None:
+    run_id = lab.json("runs")["runs"][0]["run_id"]
+    annotate(lab.home, [run_id], "delete")
+    assert lab.json("sweeps")["sweeps"][0]["runs"] == {"ok": 2}
+    page = draw("pages/Live.py", sweep=sweep_id)
+    assert not any(button.label.startswith("Resume") for button in page.button)
+
+
+def test_a_run_says_what_it_is(lab: Lab, sweep_id: str) -> None:
+    run = lab.json("runs")["runs"][0]
+    title = draw("pages/Runs.py", run=run["run_id"]).subheader[0].value
+    assert f"seed={run['params']['seed']}" in title.replace("\\", "") and sweep_id in title.replace("\\", "")
+
+
 def test_a_note_is_kept_and_shown_with_its_markdown_as_text(lab: Lab, sweep_id: str) -> None:
     run_id = lab.json("runs")["runs"][0]["run_id"]
     page = draw("pages/Runs.py", run=run_id)
