@@ -44,5 +44,5 @@ for sweep in sweeps.itertuples():
         sweep_cells(lab.ask, sweep_id), CELLS_SHOWN))
     with cards.cell():
         draw_sweep(sweep, picture, CELLS_SHOWN)
-st.page_link("pages/Runs.py", label="What the five earlier studies (seeds 000 to 004) published, to compare with",
+st.page_link("pages/Runs.py", label="Figures of the five earlier studies (seeds 000 to 004)",
              icon=":material/menu_book:", query_params={"shown": "published"})

@@ -86,7 +86,8 @@ def draw_all() -> None:
         frame, total = runs_frame(lab.ask, filters, MOST_ROWS)
     bar = st.container(horizontal=True, vertical_alignment="center")
     if frame.empty:
-        empty_state("No run fits. Change the filters, or measure something.", "Launch a sweep", "pages/Launch.py")
+        empty_state("No run fits. Change the filters, or measure something." if choices["sweeps"] else
+                    "Nothing has been measured yet.", "Launch a sweep", "pages/Launch.py")
     selected = [] if frame.empty else draw_table(frame, total)
     with bar:
         if selected:

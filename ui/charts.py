@@ -134,7 +134,7 @@ def _time_axis(field: str, end_s: float | None) -> alt.X:
 
 def _left_axis(end_s: float | None) -> alt.Axis:
     """Charts that share a time axis begin at the same place, whatever their labels."""
-    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX) if end_s is not None else alt.Axis()
+    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX, labelOverlap=False) if end_s is not None else alt.Axis()
 
 
 def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
@@ -147,7 +147,7 @@ def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
         color=_phase_colour(frame, legend=False),
         tooltip=[alt.Tooltip("phase:N", title="Phase"), alt.Tooltip("batch:Q", title="Batch"),
                  alt.Tooltip("start:Q", title="Begins (s)", format=".3f"),
-                 alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=24 * len(lanes) + 30)
+                 alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=28 * len(lanes) + 40)
 
 
 def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:

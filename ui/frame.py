@@ -49,7 +49,7 @@ def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:
     """In the menu: what is measured now, from any page."""
     for sweep in sweeps[:3]:
         st.page_link("pages/Live.py", icon=ICONS[sweep["status"]], query_params={"sweep": sweep["sweep_id"]},
-                     label=f"{safe(sweep['name'][:40])} · {sweep['done']} of {sweep['planned_runs'] or '?'}")
+                     label=f"{sweep['done']} of {sweep['planned_runs'] or '?'} · {safe(sweep['name'][:40])}")
     if len(sweeps) > 3:
         st.caption(f"and {len(sweeps) - 3} more in the queue")
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from ui.colours import ICONS
 from ui.frame import safe
-from ui.live_page import CellPicture
+from ui.live_page import CellPicture, say_drawn
 from ui.moving import show
 from ui.units import size
 
@@ -37,9 +37,9 @@ def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
         if picture:
             st.markdown(picture.sentence)
-            show(picture.chart, f"cells_{sweep.sweep_id}", "Time per item of the newest cells, by phase")
+            show(picture.chart, f"cells_{sweep.sweep_id}", "Time per item of its cells, by phase")
             if picture.cells > drawn:
-                st.caption(f"Drawn: the newest {drawn} of {picture.cells:,} cells.")
+                st.caption(say_drawn(drawn, picture.cells))
         else:
             st.caption("No run of it has measured a batch to its end.")
         with st.container(horizontal=True):

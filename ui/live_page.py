@@ -51,12 +51,17 @@ class CellPicture(NamedTuple):
 
 
 def make_cell_picture(cells: list[CellTimes], most: int = CELLS_SHOWN) -> CellPicture | None:
-    """The sentence is about all cells, the bars are the newest of them."""
+    """The sentence is about all cells; of more than can be drawn, the bars are the fastest and the slowest."""
     if not cells:
         return None
-    shown = in_natural_order(cells[-most:])
+    by_time = sorted(cells, key=lambda cell: cell.item_s)
+    shown = in_natural_order(cells) if len(cells) <= most else [*by_time[: most // 2], *by_time[-(most // 2):]]
     chart = moving(cell_bars, cell_frame(shown), cell_names(shown))
     return CellPicture(len(cells), about_cells(cells), chart)
+
+
+def say_drawn(most: int, cells: int) -> str:
+    return f"Drawn: the {most // 2} fastest and the {most // 2} slowest of {cells:,} cells."
 
 
 def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
@@ -165,8 +170,7 @@ def _draw_finished(finished: CellPicture | None) -> None:
         st.markdown(finished.sentence)
         show(finished.chart, "cells", "Time per item of each finished cell, by phase")
         st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
-                   + (f" Drawn: the newest {CELLS_SHOWN} of {finished.cells:,} cells." if finished.cells > CELLS_SHOWN
-                      else ""))
+                   + (" " + say_drawn(CELLS_SHOWN, finished.cells) if finished.cells > CELLS_SHOWN else ""))
 
 
 def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:
