@@ -63,6 +63,8 @@ class Loader(NamedTuple):
 
     workers: int | None
     prefetch_factor: int | None = None
+    epoch_batches: int | None = None
+    """Batches of one pass over the data, where a run makes several."""
 
 
 class Window(NamedTuple):
@@ -114,7 +116,9 @@ def steady_batches(batches: int, loader: Loader) -> range | None:
 
     With w workers the first w batches come from w workers at once and carry their start-up, and the last ones, as many
     as are kept ready, are served by a loader that has nothing left to load. Without workers only batch 0 is special.
+    Of several passes over the data the first one counts: each begins with a start-up of its own.
     """
+    batches = min(batches, loader.epoch_batches or batches)
     workers = loader.workers or 0
     first, end = max(workers, 1), batches - workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
     return range(first, end) if end > first else None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from engine import queue
 from engine.data import GENERATED_FOLDER, IMAGENETTE, IMAGENETTE_FOLDERS, STALE_SECONDS
 from engine.disk_use import measure_use
+from engine.formats import PREPROCESSED
 from engine.home import Home
 from engine.params import InputError, shorten
 from engine.sweep_state import process_alive
@@ -80,10 +81,10 @@ def remove_cache(home: Home, name: str) -> int:
 
 
 def _paths(home: Home) -> list[Path]:
-    """Entries of the cache folder; the sizes of Imagenette are entries of their own."""
+    """Entries of the cache folder; the sizes of Imagenette and each preprocessed set are entries of their own."""
     found = []
     for path in _children(home.cache):
-        if path.name == IMAGENETTE and path.is_dir() and not path.is_symlink():
+        if path.name in (IMAGENETTE, PREPROCESSED) and path.is_dir() and not path.is_symlink():
             found += _children(path)
         else:
             found.append(path)
@@ -120,6 +121,8 @@ def _title(name: str) -> str:
         return "Unfinished download of Imagenette"
     if name == GENERATED_FOLDER:
         return "Generated images"
+    if name.startswith(f"{PREPROCESSED}/"):
+        return f"Preprocessed images: {last.rpartition('-')[0]}"
     if name.startswith("generated-"):
         return "Generated images of another version"
     if name == WEIGHTS:
@@ -136,6 +139,8 @@ def _again(name: str) -> str:
         return "Not needed any more"
     if name == GENERATED_FOLDER:
         return "Made again when a sweep needs it"
+    if name.startswith(f"{PREPROCESSED}/"):
+        return "Built again from its images when a sweep needs it"
     if name.startswith("generated-"):
         return "Not used by this version"
     if name == WEIGHTS:

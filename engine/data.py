@@ -6,13 +6,10 @@ Importable without torch, torchvision and numpy (they are imported where they ar
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
-import math
 import multiprocessing
 import os
 import shutil
-import struct
 import tarfile
 import tempfile
 import threading
@@ -26,8 +23,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from PIL import Image, UnidentifiedImageError
-
+from engine.decoding import CannotDecode, Decoder, choose_decoder
+from engine.drawing import GENERATED_CLASSES, draw_image
 from engine.machine import cpu_allowance
 
 if TYPE_CHECKING:
@@ -41,13 +38,7 @@ ALLOWED_NAMES = f"'{GENERATED}', '{IMAGENETTE}' or the path of a folder that hol
 IMAGENETTE_FOLDERS = {"full": "imagenette2", "320px": "imagenette2-320", "160px": "imagenette2-160"}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-# What makes a class of the generated set: five directions of stripes, each coarse or fine. Phase, contrast, brightness,
-# colours, shading and grain are drawn per image, so no pixel, no mean and no colour tells the class; a filter does.
-STRIPE_DEGREES = (0, 36, 72, 108, 144)
-STRIPE_CYCLES = {"coarse": 3.0, "fine": 7.0}  # per shorter side
-GENERATED_CLASSES = [f"stripes_{degrees:03d}_{scale}" for scale in STRIPE_CYCLES for degrees in STRIPE_DEGREES]
 GENERATED_FOLDER = "generated-v1"  # a change of what is drawn needs a new number: caches outlive versions
 GENERATED_MEAN_BYTES = 39_400  # measured over the first 2,000 images
 IMAGES_PER_TASK = 32
@@ -87,7 +78,7 @@ def prepare_data(name: str, items: int, cache: Path, progress: Callable[[int, in
         _prepare_generated(items, cache / GENERATED_FOLDER, progress)
         return
     # A folder with fewer images than asked for is used as it is; what took effect is the length of the opened set.
-    total = len(_list_images(name, cache, items)[0])
+    total = len(list_images(name, cache, items)[0])
     progress(0, total)
     progress(total, total)
 
@@ -121,7 +112,8 @@ class ImageItems:
     files: list[str]
     labels: list[int]
     classes: list[str]
-    transform: Callable[[Image.Image], torch.Tensor]
+    decode: Callable[[str], Any]
+    transform: Callable[[Any], torch.Tensor]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -129,29 +121,17 @@ class ImageItems:
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         file = self.files[index]
         try:
-            with open(file, "rb") as stream, Image.open(stream) as image:
-                pixels = image.convert("RGB")
-        # Pillow's decoders raise all of these on damaged files.
-        except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
-            # Pillow's own sentence for a file that is no image repeats the name inside a stream's description.
-            problem = "it is no image" if isinstance(error, UnidentifiedImageError) else str(error)
-            raise DataError(f"data: the file {file!r} cannot be read ({problem}); "
+            pixels = self.decode(file)
+        except CannotDecode as error:
+            raise DataError(f"data: the file {file!r} cannot be read ({error}); "
                             f"replace or remove it and run again.") from error
         return self.transform(pixels), self.labels[index]
 
 
-def open_images(name: str, cache: Path, image_size: int, limit: int | None) -> ImageItems:
+def open_images(name: str, cache: Path, image_size: int, limit: int | None, decoder: Decoder = "pil") -> ImageItems:
     """The items of a set in a fixed order, at most `limit` of them, through the evaluation transform."""
-    from torchvision import transforms
-
-    files, labels, classes = _list_images(check_data(name, cache), cache, limit)
-    transform = transforms.Compose([
-        transforms.Resize(round(image_size * 256 / 224)),
-        transforms.CenterCrop(image_size),
-        transforms.ToTensor(),
-        transforms.Normalize(IMAGENET_MEAN, IMAGENET_STD),
-    ])
-    return ImageItems(files, labels, classes, transform)
+    files, labels, classes = list_images(check_data(name, cache), cache, limit)
+    return ImageItems(files, labels, classes, *choose_decoder(decoder, image_size))
 
 
 def make_loader(
@@ -176,6 +156,8 @@ def make_loader(
         batch_size=batch_size,
         shuffle=False,
         drop_last=True,
+        # A set that reads whole batches has nothing left to collate.
+        collate_fn=keep_batch if getattr(dataset, "whole_batches", False) else None,
         num_workers=workers,
         pin_memory=pin_memory,
         # A run is a forkserver's child and would hand `forkserver` on: its loader would start a second server, without
@@ -185,6 +167,10 @@ def make_loader(
         persistent_workers=persistent_workers and workers > 0,
         generator=torch.Generator().manual_seed(seed),
     )
+
+
+def keep_batch(batch: Any) -> Any:
+    return batch
 
 
 def _imagenette_folder(cache: Path) -> Path:
@@ -201,11 +187,12 @@ def _reading(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"data={_shown(name)}: {error.filename!r} cannot be read ({error.strerror}); "
+        raise DataError(f"data={shown(name)}: {error.filename!r} cannot be read ({error.strerror}); "
                         f"check its permissions.") from error
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """A set's name as it fits into a sentence."""
     return repr(name if len(name) <= 200 else f"{name[:200]}...")
 
 
@@ -214,17 +201,17 @@ def _class_folders(name: str, root: Path) -> list[Path]:
     # os.path.isdir answers False where Path.is_dir raises: a null character, a name that is too long.
     if not os.path.isdir(root):
         problem = "is a file, not a folder" if os.path.exists(root) else "does not exist"
-        raise DataError(f"data={_shown(name)}: this {problem}; give {ALLOWED_NAMES}.")
+        raise DataError(f"data={shown(name)}: this {problem}; give {ALLOWED_NAMES}.")
     with _reading(name):
         folders = sorted(Path(entry.path) for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != ".")
         empty = next((folder for folder in folders if next(_walk_images(folder), None) is None), None)
     if not folders:
-        raise DataError(f"data={_shown(name)}: no class folder in it; put the images into one folder per class.")
+        raise DataError(f"data={shown(name)}: no class folder in it; put the images into one folder per class.")
     if {"train"} <= {folder.name for folder in folders} <= SPLIT_NAMES:
-        raise DataError(f"data={_shown(name)}: its folders are splits, not classes; "
+        raise DataError(f"data={shown(name)}: its folders are splits, not classes; "
                         f"give one of them, as in {str(root / 'train')!r}.")
     if empty is not None:
-        raise DataError(f"data={_shown(name)}: the class folder {empty.name!r} holds no image "
+        raise DataError(f"data={shown(name)}: the class folder {empty.name!r} holds no image "
                         f"({' '.join(IMAGE_SUFFIXES)}); add images to it or remove it.")
     return folders
 
@@ -243,7 +230,7 @@ def _walk_images(folder: Path | str, levels: int = 2) -> Iterator[str]:
                 yield entry.path
 
 
-def _list_images(name: str, cache: Path, limit: int | None = None) -> tuple[list[str], list[int], list[str]]:
+def list_images(name: str, cache: Path, limit: int | None = None) -> tuple[list[str], list[int], list[str]]:
     """Files, labels and class names of a checked name. Any prefix is balanced: classes take turns."""
     if name == GENERATED:
         return _list_generated(cache / GENERATED_FOLDER, limit)
@@ -263,9 +250,13 @@ def _list_generated(folder: Path, limit: int | None) -> tuple[list[str], list[in
     if count == 0 or (limit is not None and count < limit):
         raise DataError(f"data='{GENERATED}': {count} of {'the' if limit is None else limit} images are in {folder}; "
                         f"a run makes the rest in its stage prepare_data.")
-    chosen = range(count if limit is None else limit)
-    labels = [index % len(GENERATED_CLASSES) for index in chosen]
-    return [str(_generated_file(folder, index)) for index in chosen], labels, list(GENERATED_CLASSES)
+    return name_generated(folder, count if limit is None else limit)
+
+
+def name_generated(folder: Path, count: int) -> tuple[list[str], list[int], list[str]]:
+    """The first images of the generated set, whether they are drawn yet or not."""
+    labels = [index % len(GENERATED_CLASSES) for index in range(count)]
+    return [str(_generated_file(folder, index)) for index in range(count)], labels, list(GENERATED_CLASSES)
 
 
 def _generated_file(folder: Path, index: int) -> Path:
@@ -353,40 +344,6 @@ def _write_images(folder: Path, indices: Sequence[int]) -> int:
             finally:
                 unfinished.unlink(missing_ok=True)
     return len(indices)
-
-
-def draw_image(index: int) -> bytes:
-    """The JPEG file of image `index`: a function of the index alone, so a set can grow and its prefix stays."""
-    import numpy as np
-
-    # RandomState's stream is frozen by numpy's policy; the newer Generator's may change between versions.
-    rng = np.random.RandomState((2023, index))
-    width, height = (int(side) for side in rng.randint(320, 501, 2))
-    # Drawn at half size and enlarged: four times less to compute, and the grain becomes as soft as a photograph's.
-    half_width, half_height = (width + 1) // 2, (height + 1) // 2
-    label = index % len(GENERATED_CLASSES)
-    angle = math.radians(STRIPE_DEGREES[label % len(STRIPE_DEGREES)] + rng.uniform(-7, 7))
-    cycles = list(STRIPE_CYCLES.values())[label // len(STRIPE_DEGREES)] * rng.uniform(0.9, 1.1)
-    frequency = 2 * math.pi * cycles / min(half_width, half_height)
-    across = np.arange(half_width, dtype=np.float32) * np.float32(frequency * math.cos(angle))
-    down = np.arange(half_height, dtype=np.float32) * np.float32(frequency * math.sin(angle))
-    luma = np.sin(across[None, :] + (down + np.float32(rng.uniform(0, 2 * math.pi)))[:, None])
-    luma *= np.float32(rng.uniform(20, 50))
-    luma += np.float32(rng.uniform(90, 165))
-
-    def enlarge(small: np.ndarray[Any, Any], size: tuple[int, int]) -> Image.Image:
-        return Image.fromarray(small.astype(np.uint8)).resize(size, Image.Resampling.BILINEAR)
-
-    shading = enlarge(rng.randint(0, 256, (5, 5)), (half_width, half_height))
-    luma += np.float32(0.3) * (np.asarray(shading, dtype=np.float32) - np.float32(127.5))
-    # The grain sets the size of the file, and with it the time to decode: 24 to 61 kB.
-    grain = np.frombuffer(rng.bytes(half_width * half_height), np.uint8).reshape(half_height, half_width)
-    luma += (grain - np.float32(127.5)) * np.float32(24 / 127.5)
-    colours = [rng.randint(80, 176) + rng.randint(-40, 41, (5, 5)) for _ in ("Cb", "Cr")]
-    planes = [enlarge(plane, (width, height)) for plane in (np.clip(luma, 0, 255), *colours)]
-    stream = io.BytesIO()
-    Image.merge("YCbCr", planes).save(stream, "JPEG", quality=87)
-    return stream.getvalue()
 
 
 def _remove_stale(folder: Path, prefix: str) -> None:

@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
-from engine.data import DataError, check_data
+from engine.data import DataError, check_data, list_images
+from engine.decoding import JPEG_SUFFIXES
+from engine.formats import Format, check_room
 from engine.models import MODELS
 from engine.params import InputError, setting, suggestion
 
@@ -60,6 +62,21 @@ def data_setting() -> Any:
                    help="generated, imagenette, or the path of a folder that holds one folder per class.")
 
 
+def format_setting() -> Any:
+    return setting("jpeg", title="Stored as",
+                   help="jpeg: image files, decoded and transformed by the loader. tensor_files: one file per item, "
+                        "a normalised tensor already. memmap: all of them in one memory-mapped array. The last two "
+                        "are built before the first run and kept in the cache.")
+
+
+def prefetch_setting() -> Any:
+    return setting(2, title="Prefetch", unit="batches per worker", ge=1, le=64, help="Batches each worker keeps ready.")
+
+
+def pin_memory_setting() -> Any:
+    return setting(False, title="Pinned memory", help="Page-locked batches, for faster copies to a GPU.")
+
+
 def image_size_setting() -> Any:
     return setting(224, title="Image size", unit="px", ge=1, le=2048,
                    help="Side of the square the model sees, after resize and centre crop.")
@@ -80,6 +97,46 @@ def check_image_sets(names: Iterable[str], cache: Path) -> None:
             check_data(name, cache)
         except DataError as error:
             raise InputError(str(error)) from None
+
+
+class StoredItems(NamedTuple):
+    """What a cell reads: so many items of a set, in one format and size."""
+
+    data: str
+    format: Format
+    image_size: int
+    items: int
+
+
+def need_at_most(needs: Iterable[StoredItems]) -> list[StoredItems]:
+    """Each set, format and size once, with the largest number of items that any cell reads."""
+    most: dict[tuple[str, Format, int], int] = {}
+    for need in needs:
+        # Image files do not depend on the size the loader cuts out of them.
+        key = (need.data, need.format, need.image_size if need.format != "jpeg" else 0)
+        most[key] = max(most.get(key, 0), need.items)
+    return [StoredItems(*key, items) for key, items in most.items()]
+
+
+def check_stored_items(needs: Iterable[StoredItems], cache: Path) -> None:
+    """Each set is there, and the disk has room for what is to be built of it."""
+    chosen = need_at_most(needs)
+    check_image_sets((need.data for need in chosen), cache)
+    for need in chosen:
+        try:
+            check_room(need.data, need.format, need.image_size, need.items, cache)
+        except DataError as error:
+            raise InputError(str(error)) from None
+
+
+def check_all_jpeg(name: str, cache: Path) -> None:
+    """Whether torchvision's decode_jpeg can read every file of a set, as far as their names tell."""
+    if name == "generated":
+        return
+    files, _, _ = list_images(name, cache)
+    if other := next((file for file in files if not file.lower().endswith(JPEG_SUFFIXES)), None):
+        raise InputError(f"decoder=torchvision: reads JPEG files only and {other} is none; use decoder=pil for these "
+                         "images")
 
 
 def no_such_device(device: str, gpus: Gpus) -> str | None:

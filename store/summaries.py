@@ -36,12 +36,15 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
         FROM samples WHERE run_id IN (SELECT unnest(?)) GROUP BY run_id, device, metric
         ORDER BY run_id, device, metric""", run_ids)
     known = _grouped(connection, """
-        SELECT r.run_id, w.workers, w.prefetch, m.window_s, g.start_s, g.seconds, (e.facts->>'cores_allowed')::DOUBLE
+        SELECT r.run_id, w.workers, w.prefetch, w.epoch_batches, m.window_s, g.start_s, g.seconds,
+               (e.facts->>'cores_allowed')::DOUBLE
         FROM runs r
         LEFT JOIN (SELECT run_id, max(number) FILTER (name = 'workers') AS workers,
-                          max(number) FILTER (name = 'prefetch_factor') AS prefetch
+                          max(number) FILTER (name = 'prefetch_factor') AS prefetch,
+                          max(number) FILTER (name = 'batches_per_epoch') AS epoch_batches
                    FROM (SELECT run_id, name, TRY_CAST(coalesce(effective, asked)->>'$' AS INTEGER) AS number
-                         FROM parameters WHERE name IN ('workers', 'prefetch_factor')) GROUP BY run_id) w USING (run_id)
+                         FROM parameters WHERE name IN ('workers', 'prefetch_factor', 'batches_per_epoch'))
+                   GROUP BY run_id) w USING (run_id)
         LEFT JOIN (SELECT run_id, max(value) AS window_s FROM metrics WHERE name = 'end_to_end_s'
                    GROUP BY run_id) m USING (run_id)
         LEFT JOIN (SELECT run_id, min(start_s) AS start_s, max(seconds) AS seconds FROM stages WHERE stage = 'measure'
@@ -54,12 +57,12 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
     rows = Rows()
     for run_id in [run_id for run_id in run_ids if run_id in known]:  # of a damaged journal only the end may be there
         _, *columns = batches[run_id][0] if run_id in batches else (run_id, [], [], [], [])
-        _, workers, prefetch, window_s, start_s, stage_s, cores_allowed = known[run_id][0]
+        _, workers, prefetch, epoch_batches, window_s, start_s, stage_s, cores_allowed = known[run_id][0]
         summary = summarise_run(
             BatchTimes(*columns),
             {phase: PhaseTimes(clock, *times) for _, phase, clock, *times, _ in phases[run_id]},
             {(device, metric): Readings(times, values) for _, device, metric, times, values in samples[run_id]},
-            Loader(workers, prefetch), Window(window_s, start_s, stage_s), cores_allowed,
+            Loader(workers, prefetch, epoch_batches), Window(window_s, start_s, stage_s), cores_allowed,
             {gpu: share for _, gpu, share in gpu_before[run_id]})
         _add(rows, run_id, summary)
     connection.execute("DELETE FROM phase_summaries WHERE run_id IN (SELECT unnest(?))", [run_ids])

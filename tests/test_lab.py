@@ -181,9 +181,10 @@ def test_an_empty_lab_answers(lab: Lab) -> None:
     assert "no sweeps yet" in lab.call("sweeps")[1]
     assert lab.files() == set()
     report = lab.json("doctor")
-    assert report["experiments"] == ["inference", "misbehave"]
+    assert {"inference", "loading", "misbehave"} <= set(report["experiments"])
     assert any("broken" in sentence for sentence in report["missing"])
-    assert {entry["name"] for entry in lab.json("experiments")["experiments"]} == {"inference", "misbehave", "broken"}
+    assert {entry["name"] for entry in lab.json("experiments")["experiments"]} >= {"inference", "loading", "misbehave",
+                                                                                   "broken"}
 
 
 def test_models_lists_all_twelve(lab: Lab) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
-from engine.data import prepare_data
+from engine.building import prepare_items
+from engine.formats import Format
 from engine.models import fetch_weights, image_size_problem
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
@@ -21,13 +22,18 @@ from engine.settings import (
     DeviceName,
     ModelName,
     Precision,
-    check_image_sets,
+    StoredItems,
+    check_stored_items,
     data_setting,
     device_setting,
+    format_setting,
     image_size_setting,
     model_setting,
+    need_at_most,
     no_such_device,
+    pin_memory_setting,
     precision_setting,
+    prefetch_setting,
     workers_setting,
 )
 
@@ -60,9 +66,9 @@ class Params(BaseParams):
         help="isolated waits for the GPU around each phase: phases add up, but the pipeline no longer overlaps.")
     warm_up_batches: int = setting(2, title="Warm-up", unit="batches", ge=2, le=1000,
                                    help="Batches of the real shape run before the clock starts.")
-    prefetch_factor: int = setting(2, title="Prefetch", unit="batches per worker", ge=1, le=64,
-                                   help="Batches each worker keeps ready.")
-    pin_memory: bool = setting(False, title="Pinned memory", help="Page-locked batches, for faster copies to a GPU.")
+    prefetch_factor: int = prefetch_setting()
+    pin_memory: bool = pin_memory_setting()
+    format: Format = format_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -79,17 +85,18 @@ class Params(BaseParams):
         """Full batches only, as the original study measured."""
         return self.images // self.batch_size if self.images is not None else self.batches or DEFAULT_BATCHES
 
+    @property
+    def stored_items(self) -> StoredItems:
+        return StoredItems(self.data, self.format, self.image_size, self.asked_batches * self.batch_size)
+
 
 def check(cells: Iterable[Params], cache: Path) -> None:
-    check_image_sets((cell.data for cell in cells), cache)
+    check_stored_items((cell.stored_items for cell in cells), cache)
 
 
 def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
-    needs: dict[str, int] = {}
-    for cell in cells:
-        needs[cell.data] = max(needs.get(cell.data, 0), cell.asked_batches * cell.batch_size)
-    for name, items in needs.items():
-        prepare_data(name, items, cache, progress)
+    for need in need_at_most(cell.stored_items for cell in cells):
+        prepare_items(*need, cache, progress)
     for model in {cell.model for cell in cells if cell.weights == "pretrained"}:
         fetch_weights(model, cache / "weights")
 
@@ -101,14 +108,16 @@ def cannot_run(params: Params, gpus: Gpus) -> str | None:
 def run(params: Params, recorder: Recorder) -> None:
     import torch
 
-    from engine.data import make_loader, open_images
+    from engine.data import make_loader
     from engine.devices import autocast, begin_torch, settle
+    from engine.formats import open_items
     from engine.models import build_model, load_pretrained
 
     device = begin_torch(params, params.device)
 
     with recorder.stage("prepare_data"):
-        images = open_images(params.data, recorder.cache, params.image_size, params.asked_batches * params.batch_size)
+        images = open_items(params.data, params.format, recorder.cache, params.image_size,
+                            params.asked_batches * params.batch_size)
         batches = min(params.asked_batches, len(images) // params.batch_size)
         if batches == 0:
             raise InputError(f"batch_size={params.batch_size}: {params.data} has only {len(images)} images; "

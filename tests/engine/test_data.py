@@ -20,16 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from engine.data import (
-    GENERATED_CLASSES,
-    DataError,
-    check_data,
-    draw_image,
-    fetch_imagenette,
-    make_loader,
-    open_images,
-    prepare_data,
-)
+from engine.data import DataError, check_data, fetch_imagenette, make_loader, open_images, prepare_data
+from engine.drawing import GENERATED_CLASSES, draw_image
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREPARE = """
@@ -443,6 +435,6 @@ def test_torchs_warning_about_too_many_workers_is_not_silenced(cache: Path) -> N
 
 
 def test_the_app_can_import_it_without_torch_and_numpy() -> None:
-    loaded = run_python("import sys, engine.data; print(*sys.modules)").split()
-    assert "engine.data" in loaded
+    loaded = run_python("import sys, engine.building, engine.settings; print(*sys.modules)").split()
+    assert {"engine.data", "engine.formats", "engine.fetching"} <= set(loaded)
     assert not {"torch", "torchvision", "numpy"} & set(loaded)
