@@ -123,12 +123,16 @@ class Lookout:
 
     def __init__(self, home: Home) -> None:
         self._home, self._looks = home, 0
+        self._seen: set[str] = set()
 
     def __call__(self) -> Activity:
         closed = close_interrupted(self._home) if self._looks % CLOSE_EVERY == 0 else []
         self._looks += 1
+        # A sweep that never was in the queue: imported from the command line while the app is open.
+        there = set(self._home.sweep_ids())
+        new, self._seen = sorted(there - self._seen), there
         entries = queue.read_queue(self._home).entries
-        return Activity([*closed, *(entry.sweep_id for entry in entries)],
+        return Activity([*closed, *new, *(entry.sweep_id for entry in entries)],
                         any(entry.state == "measuring" for entry in entries))
 
 
