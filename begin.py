@@ -147,16 +147,20 @@ class Lookout:
 
     def __init__(self, home: Home) -> None:
         self._home, self._looks, self._measuring = home, 0, False
+        self._seen: set[str] = set()
 
     def __call__(self) -> Activity:
         closed = close_interrupted(self._home) if self._looks % CLOSE_EVERY == 0 else []
         self._looks += 1
+        # A sweep that never was in the queue: imported from the command line while the app is open.
+        there = set(self._home.sweep_ids())
+        new, self._seen = sorted(there - self._seen), there
         entries = queue.read_queue(self._home).entries
         measuring = any(entry.state == "measuring" for entry in entries)
         if measuring != self._measuring:
             yield_session(measuring)
             self._measuring = measuring
-        return Activity([*closed, *(entry.sweep_id for entry in entries)], measuring)
+        return Activity([*closed, *new, *(entry.sweep_id for entry in entries)], measuring)
 
 
 def _say_and_stop(sentence: str) -> NoReturn:

@@ -18,12 +18,16 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from analysis.grid_report import report_regret
+from analysis.grids import split_grids
 from analysis.quietness import Part, assess
+from analysis.regret import TOP
 from engine import queue
 from engine.data import DataError, fetch_imagenette
 from engine.doctor import examine
 from engine.erasing import erase
 from engine.home import PROJECT, Home, lab_home
+from engine.importing import import_file
 from engine.interrupted import close_interrupted
 from engine.journal import JournalDamage
 from engine.launch import cancel as cancel_sweep
@@ -32,15 +36,16 @@ from engine.launch import find_sweep, launch, wait_until_ended
 from engine.launch import resume as resume_sweep
 from engine.noise_check import CHECK_S, LONGEST_S, run_check
 from engine.params import InputError, allowed_values
-from engine.registry import Broken, load_all
+from engine.registry import Broken, default_values, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
 from store.compaction import compact as compact_store
 from store.database import Store, StoreHeld, StoreUnusable, check_free
 from store.export import TABLES, export_sweep
+from store.grids import grid_runs
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
-from ui.terminal_tables import print_doctor, print_noise, print_run, print_runs, print_sweeps
+from ui.terminal_tables import print_doctor, print_noise, print_regret, print_run, print_runs, print_sweeps
 
 PROBLEMS = (InputError, DataError, StoreHeld, StoreUnusable, JournalDamage)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
@@ -252,6 +257,40 @@ def export(sweep_id: str, form: Any, out: Path, table: str, as_json: bool) -> No
     with open_for_reading(folder.sweep_id) as store:
         rows = export_sweep(store.connection, folder.sweep_id, table, form, out)
     print_json({"rows": rows, "out": str(out)}) if as_json else click.echo(f"{rows:,} rows in {out}")
+
+
+@cli.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--experiment", required=True, metavar="NAME", help="Whose parameters the columns are named after.")
+@click.option("--name", default="", metavar="TEXT", help="The name of the sweep it becomes.")
+@as_json
+def import_command(file: Path, experiment: str, name: str, as_json: bool) -> None:
+    """Import measurements made elsewhere: FILE.csv with one row per run."""
+    sweep_id, count = import_file(lab_home(), file, experiment, name)
+    take_into_store(lab_home())
+    if as_json:
+        print_json({"sweep_id": sweep_id, "runs": count})
+    else:
+        click.echo(f"sweep {sweep_id}: {count:,} {'run' if count == 1 else 'runs'} imported")
+
+
+@cli.command()
+@click.argument("sweep_id", metavar="SWEEP")
+@click.option("--top", type=click.IntRange(1, 10_000), default=TOP, show_default=True,
+              help="Count for how many models a cell is among so many fastest.")
+@click.option("--per-image", is_flag=True, help="Compare the time per image: for cells that measured unequal numbers.")
+@as_json
+def regret(sweep_id: str, top: int, per_image: bool, as_json: bool) -> None:
+    """Which batch size and how many workers suit all models of SWEEP: mean, worst-case and total-time objective."""
+    folder = find_sweep(lab_home(), sweep_id)
+    with open_for_reading(folder.sweep_id) as store:
+        runs = grid_runs(store.connection, [folder.sweep_id])
+    experiment = read_state(folder).specs[0]["experiment"]
+    report = report_regret(split_grids(runs, default_values(experiment)), top, per_image)
+    if not report["cells"]:
+        raise InputError(f"sweep {folder.sweep_id}: {experiment} has no batch_size and workers, or no run has begun; "
+                         "name a sweep that varies them")
+    print_json({"sweep_id": folder.sweep_id, **report}) if as_json else print_regret(report)
 
 
 @cli.command(name="queue")

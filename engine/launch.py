@@ -18,7 +18,7 @@ from engine.journal import Session, read_blocks
 from engine.params import InputError, suggestion
 from engine.registry import find
 from engine.spec import SweepSpec, make_cells
-from engine.sweep_state import SweepState, process_alive, read_process, read_state
+from engine.sweep_state import IMPORTED, SweepState, process_alive, read_process, read_state
 
 START_LIMIT_S = 30.0
 
@@ -96,6 +96,9 @@ def _at_rest(home: Home, sweep_id: str) -> tuple[SweepFolder, SweepState]:
     state = read_state(folder)
     if not state.specs:
         raise InputError(f"sweep {folder.sweep_id} never started (see {folder.log.name} in its folder); launch it anew")
+    if state.source == IMPORTED:
+        raise InputError(f"sweep {folder.sweep_id} was imported; runs of this machine do not go into it: launch a "
+                         "sweep of its own")
     return folder, state
 
 

@@ -77,6 +77,14 @@ def find(name: str) -> Experiment:
     raise InputError(f"experiment={name}: no such experiment{suggestion(name, known)} (there are {', '.join(known)})")
 
 
+def default_values(name: str) -> dict[str, Any]:
+    """What a run had that does not name a parameter: parameters are added with a default that keeps the old way."""
+    try:
+        return {field: about.default for field, about in find(name).Params.model_fields.items()}
+    except InputError:
+        return {}  # the experiment has gone since; its runs say what they say
+
+
 def _load(file: Path) -> Experiment | Broken:
     # Whatever an experiment's file raises while it is imported makes that one experiment broken, not the lab.
     if not file.stem.isidentifier():

@@ -22,6 +22,8 @@ from engine.journal import (
 )
 from engine.spec import Cell, PlannedRun, SweepSpec, make_cells, plan_runs
 
+IMPORTED = "imported"
+"""The source of a sweep that was measured elsewhere and read from a file."""
 FINAL = ("ok", "failed", "oom", "killed", "timeout", "cancelled", "skipped")
 UNFINISHED = ("running", "killed", "cancelled")
 """Statuses that resume measures again by itself: these runs never had the chance to end."""
@@ -54,6 +56,7 @@ class SweepState:
     sessions: int = 0
     specs: list[dict[str, Any]] = field(default_factory=list)
     planned_runs: int = 0
+    source: str = "measured"
     runs: dict[str, RunState] = field(default_factory=dict)
     last_event: str = ""
     damages: list[JournalDamage] = field(default_factory=list)
@@ -76,7 +79,7 @@ class SweepState:
         match record:
             case Session():
                 self.status, self.reason, self.sessions = "queued", "", record.session
-                self.planned_runs = record.planned_runs
+                self.planned_runs, self.source = record.planned_runs, record.source
                 if record.spec not in self.specs:
                     self.specs.append(record.spec)
             case Turn():

@@ -6,8 +6,11 @@ import streamlit as st
 
 from begin import begin, toast
 from engine.erasing import erase
+from engine.importing import import_content
+from engine.measurement_file import MOST_BYTES, read_measurements
 from engine.params import InputError
 from engine.people import annotate, delete
+from engine.registry import Broken, find, load_all
 from engine.spec import make_spec
 from launching import launch_and_watch, without_defaults
 from store.browse import (
@@ -23,6 +26,7 @@ from store.compaction import compact, list_deleted
 from store.queries import find_run_ids
 from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
 from ui.frame import empty_state
+from ui.import_box import Actions, draw_import
 from ui.run_page import draw_run
 from ui.runs_table import MOST_ROWS, ROWS_SHOWN, draw_filters, draw_published, draw_table
 
@@ -43,6 +47,17 @@ def edit(targets: list[str], what: str, value: str) -> None:
 def erase_deleted() -> None:
     st.session_state["just_deleted"] = None
     lab.do(lab.keeper.exclusively, lambda cursor: compact(cursor, lab.home, erase))
+
+
+def bring_in(content: bytes, source: str, experiment: str, name: str) -> bool:
+    done = lab.do(import_content, lab.home, content, source, experiment, name, say=st.error)
+    if done:
+        st.query_params.from_dict({"sweep": done[0]})
+        toast(f"{done[1]:,} runs imported.", ":material/check:")
+    return bool(done)
+
+
+IMPORTING = Actions(lambda content, source, name: read_measurements(content, source, find(name)), bring_in, MOST_BYTES)
 
 
 def open_run(run_id: str) -> None:
@@ -85,6 +100,9 @@ def draw_all() -> None:
     if total > len(frame) and st.toggle(f"Show all {total:,}", key="all", bind="query-params"):
         frame, total = runs_frame(lab.ask, filters, MOST_ROWS)
     bar = st.container(horizontal=True, vertical_alignment="center")
+    with bar:
+        known = [name for name, entry in load_all().items() if not isinstance(entry, Broken)]
+        draw_import(known, lab.viewer, IMPORTING)
     if frame.empty:
         empty_state("No run fits. Change the filters, or measure something." if choices["sweeps"] else
                     "Nothing has been measured yet.", "Launch a sweep", "pages/Launch.py")

@@ -157,7 +157,9 @@ def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: i
         SELECT c.status, s.name AS sweep, n.* EXCLUDE (run_id), a.* EXCLUDE (run_id), c.noisy, c.repeat,
                array_to_string(list_sort(list_distinct(list_concat(coalesce(t.tags, []), coalesce(st.tags, [])))),
                                ', ') AS tags,
-               coalesce(nt.note, '') AS note, c.reason, c.started_at, c.experiment, c.run_id, c.sweep_id
+               coalesce(nt.note, '') AS note, c.reason,
+               CASE s.source WHEN 'imported' THEN 'imported' END AS source, c.started_at, c.experiment,
+               c.run_id, c.sweep_id
         FROM chosen c LEFT JOIN asked a USING (run_id) LEFT JOIN numbers n USING (run_id)
         LEFT JOIN sweeps s ON s.sweep_id = c.sweep_id
         LEFT JOIN tagged t ON t.target = c.run_id LEFT JOIN tagged st ON st.target = c.sweep_id

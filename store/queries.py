@@ -88,6 +88,8 @@ def show_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
     facts = connection.execute("SELECT facts FROM environments WHERE environment_id = ?",
                                [run["environment_id"]]).fetchone()
     run["environment"] = json.loads(facts[0]) if facts else None
+    source = connection.execute("SELECT source FROM sweeps WHERE sweep_id = ?", [run["sweep_id"]]).fetchone()
+    run["source"] = source[0] if source else None
     return run
 
 

@@ -43,9 +43,7 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
     st.subheader(f"{ICONS.get(run['status'], '')} {safe(_title(run, about['sweep']))}")
     st.markdown(f"**{run['status']}**" + (f": {safe(run['reason'])}" if run["reason"] else "")
                 + f" · {safe(run['experiment'])}, repeat {run['repeat']}, attempt {run['attempt']}"
-                + f" · took {seconds(run['wall_s'])}"
-                + (f" · started {run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else "")
-                + f" · `{run_id}`")
+                + _when(run) + f" · `{run_id}`")
     if about["tags"] or about["note"]:
         st.markdown(" ".join(f":blue-badge[{safe(tag)}]" for tag in about["tags"]) + "  \n" + safe(about["note"]))
     if run["noisy"]:
@@ -72,7 +70,17 @@ def _title(run: dict[str, Any], sweep: dict[str, Any]) -> str:
     return f"{', '.join(words) or run['experiment']} · {sweep['name'] or run['sweep_id']}"
 
 
+def _when(run: dict[str, Any]) -> str:
+    moment = f"{run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else ""
+    if run["source"] == "imported":
+        return f" · **imported** {moment}: measured elsewhere, nothing is known about that machine"
+    return f" · took {seconds(run['wall_s'])}" + (f" · started {moment}" if moment else "")
+
+
 def _draw_environment(run: dict[str, Any]) -> None:
+    if run["source"] == "imported":
+        st.info("This run was imported: the file says nothing about the machine that measured it.")
+        return
     st.caption(f"Environment {run['environment_id'] or 'unknown'}: where it was measured")
     st.json(run["environment"] or {}, expanded=1)
 

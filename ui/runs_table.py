@@ -46,7 +46,7 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
     if total > len(frame):
         words += f", the newest {len(frame):,} of them below: narrow the filters, or show all"
     st.caption(f"{words}. Tick rows at the left to open, tag, archive or delete them; click a heading to sort.")
-    for column in ("tags", "note", "reason", "noisy", "items_per_s", "first_batch_s"):
+    for column in ("tags", "note", "reason", "noisy", "source", "items_per_s", "first_batch_s"):
         if not (frame[column].notna() & (frame[column] != "")).any():
             frame = frame.drop(columns=column)
     config: dict[str, Any] = {
@@ -62,6 +62,7 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "tags": st.column_config.TextColumn("Tags"), "note": st.column_config.TextColumn("Note"),
         "started_at": st.column_config.DatetimeColumn("Started (UTC)", format="YYYY-MM-DD HH:mm:ss"),
         "reason": st.column_config.TextColumn("Reason", width="medium"),
+        "source": st.column_config.TextColumn("Source", width="small", help="imported: measured elsewhere"),
         "experiment": st.column_config.TextColumn("Experiment"),
         "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }

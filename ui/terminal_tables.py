@@ -126,6 +126,25 @@ def print_noise(found: Quietness, others_cpu_cores: float | None, steal_share: f
     _print(_text("A check of seconds cannot see what changes over minutes; memory, disk and GPU are not loaded."))
 
 
+def print_regret(report: dict[str, Any]) -> None:
+    for sentence in report["warnings"]:
+        _print(_text(sentence))
+    settings = list(dict.fromkeys(name for cell in report["cells"] for name in cell.get("setting", {})))
+    table = Table(*settings, "batch size", "workers", "mean regret", "worst regret", "total", f"top {report['top']}",
+                  "not measured for", box=None)
+    for cell in report["cells"]:
+        table.add_row(*map(_text, (
+            *(cell["setting"].get(name) for name in settings), cell["batch_size"], cell["workers"],
+            _percent(cell["mean_regret"]), _percent(cell["worst_regret"]), seconds(cell["total_s"]), cell["top_n"],
+            ", ".join(missing["model"] for missing in report["missing"]
+                      if all(missing.get(name) == cell.get(name) for name in ("batch_size", "workers", "setting"))))))
+    _print(table)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
 def _varying(runs: list[dict[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for run in runs for name in run["params"])
     varying = [name for name in names if len({str(run["params"].get(name)) for run in runs}) > 1]

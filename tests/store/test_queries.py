@@ -20,7 +20,7 @@ RUN = {"run_id", "sweep_id", "experiment", "cell_key", "repeat", "attempt", "sta
 PHASE = {"clock", "count", "median_s", "total_s", "first_s", "steady_median_s"}
 SWEEP = {"sweep_id", "name", "experiment", "source", "status", "reason", "created_at", "ended_at", "sessions",
          "planned_runs", "runs"}
-DETAILS = {"stages", "units", "telemetry", "attempts", "files", "events", "environment"}
+DETAILS = {"source", "stages", "units", "telemetry", "attempts", "files", "events", "environment"}
 
 
 def store_of(*scripts: Script) -> Store:

@@ -1,0 +1,48 @@
+"""The regrets of some grids as plain values: what `lab.py regret` prints and what scripts rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.grids import Grid, varying_settings
+from analysis.regret import list_missing, median_times, rank_pairs
+
+PLACE = "measured in"
+"""How the environment is called among the settings that tell grids apart."""
+
+
+def report_regret(grids: Sequence[Grid], top: int, per_item: bool = False) -> dict[str, Any]:
+    """Every grid ranked by itself; with several of them each cell says what sets its grid apart."""
+    names = varying_settings(grids)
+    cells, missing, warnings = [], [], []
+    for grid in grids:
+        setting = grid_setting(grid, grids, names)
+        apart = {"setting": setting} if len(grids) > 1 else {}
+        models = grid.models
+        for row in rank_pairs(median_times(grid, models, per_item), grid.pairs, top):
+            cells.append({"batch_size": row.pair.batch_size, "workers": row.pair.workers,
+                          "mean_regret": row.mean_regret, "worst_regret": row.worst_regret, "total_s": row.total_s,
+                          "top_n": row.top_n, **apart})
+        missing += [{"model": gap.model, "batch_size": gap.pair.batch_size, "workers": gap.pair.workers,
+                     "reason": gap.reason, **apart} for gap in list_missing(grid, models)]
+        if sentence := warn_of_unequal_work(grid, per_item):
+            warnings.append(sentence)
+    if len(grids) > 1:
+        warnings.append(f"{len(grids)} grids, each ranked by itself: they differ in "
+                        + ", ".join(grid_setting(grids[0], grids, names)))
+    return {"top": top, "cells": cells, "missing": missing, "warnings": list(dict.fromkeys(warnings))}
+
+
+def grid_setting(grid: Grid, grids: Sequence[Grid], names: Sequence[str]) -> dict[str, Any]:
+    """What sets a grid apart from the others."""
+    place = {PLACE: grid.place} if len({other.place for other in grids}) > 1 else {}
+    return {**{name: grid.setting.get(name) for name in names}, **place}
+
+
+def warn_of_unequal_work(grid: Grid, per_item: bool) -> str:
+    items = grid.items()
+    if per_item or not grid.unequal_work or not items:
+        return ""
+    return (f"runs measured {items[0]:,.0f} to {items[1]:,.0f} images, so end-to-end times compare unequal work; "
+            "compare the time per image, or give `images` instead of `batches`")

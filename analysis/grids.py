@@ -1,0 +1,120 @@
+"""Which runs may be compared as one grid of batch size x workers: those that differ in nothing else but the model.
+
+Another parameter, another environment or another source (own or imported) makes another grid; pooling them would show
+their difference as an effect of the batch size. Data formats are grids of their own that are shown side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+AXES = ("model", "batch_size", "workers")
+FORMAT = "format"
+"""How the images are stored: its values are put side by side."""
+IMPORTED = "imported"
+ONLY_MODEL = "the only model"
+SAME_WORK = 0.01
+"""Cells whose number of items differs by more than this share did not do the same work."""
+
+
+class Pair(NamedTuple):
+    """A cell for all models: batch size and workers. Written 128/12."""
+
+    batch_size: int
+    workers: int
+
+    def __str__(self) -> str:
+        return f"{self.batch_size}/{self.workers}"
+
+
+class GridRun(NamedTuple):
+    """One run as a grid needs it. `place` is the environment it was measured in, or `imported`."""
+
+    run_id: str
+    status: str
+    reason: str
+    noisy: bool | None
+    place: str
+    params: Mapping[str, Any]
+    end_to_end_s: float | None
+    first_batch_s: float | None = None
+    items: float | None = None
+    phases_s: Mapping[str, float] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a time to be compared: zero or less was not measured."""
+        return self.status == "ok" and self.end_to_end_s is not None and 0 < self.end_to_end_s < float("inf")
+
+
+@dataclass
+class Grid:
+    """Runs that differ in model, batch size and workers only."""
+
+    place: str
+    setting: dict[str, Any]
+    """The value of every other parameter."""
+    runs: dict[tuple[str, Pair], list[GridRun]] = field(default_factory=dict)
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({model for model, _ in self.runs})
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return sorted({pair for _, pair in self.runs})
+
+    @property
+    def format(self) -> str:
+        return str(self.setting.get(FORMAT, "jpeg"))
+
+    def measured(self, model: str, pair: Pair) -> list[GridRun]:
+        return [run for run in self.runs.get((model, pair), []) if run.counts]
+
+    def count(self, noisy_only: bool = False) -> int:
+        return sum(run.counts and (not noisy_only or bool(run.noisy)) for runs in self.runs.values() for run in runs)
+
+    def items(self) -> tuple[float, float] | None:
+        """Fewest and most items of a run, where runs say it."""
+        known = [run.items for runs in self.runs.values() for run in runs if run.counts and run.items]
+        return (min(known), max(known)) if known else None
+
+    @property
+    def unequal_work(self) -> bool:
+        """Whether larger batches meant more images: then end-to-end times compare different work."""
+        items = self.items()
+        return items is not None and items[1] > items[0] * (1 + SAME_WORK)
+
+
+def split_grids(runs: Iterable[GridRun], defaults: Mapping[str, Any]) -> list[Grid]:
+    """The grids among some runs, the one with the most runs first. `defaults` fill in what older runs do not name."""
+    grids: dict[str, Grid] = {}
+    for run in runs:
+        params = {**defaults, **run.params}
+        pair = Pair(params.get("batch_size", 0), params.get("workers", -1))
+        if not all(isinstance(value, int) and not isinstance(value, bool) for value in pair) or pair < (1, 0):
+            continue
+        setting = {name: value for name, value in params.items() if name not in AXES}
+        key = json.dumps([run.place, setting], sort_keys=True)
+        grid = grids.setdefault(key, Grid(run.place, setting))
+        grid.runs.setdefault((str(params.get("model") or ONLY_MODEL), pair), []).append(run)
+    return sorted(grids.values(), key=lambda grid: -sum(map(len, grid.runs.values())))
+
+
+def varying_settings(grids: Sequence[Grid]) -> list[str]:
+    """Parameters that tell some grids apart, in the order of the experiment's own list."""
+    names = dict.fromkeys(name for grid in grids for name in grid.setting)
+    return [name for name in names
+            if len({json.dumps(grid.setting.get(name), sort_keys=True) for grid in grids}) > 1]
+
+
+def beside_each_other(grids: Sequence[Grid]) -> list[list[Grid]]:
+    """Grids that differ in the data format only, in one group: they are shown side by side."""
+    groups: dict[str, list[Grid]] = {}
+    for grid in grids:
+        rest = {name: value for name, value in grid.setting.items() if name != FORMAT}
+        groups.setdefault(json.dumps([grid.place, rest], sort_keys=True), []).append(grid)
+    return [sorted(group, key=lambda grid: (grid.format != "jpeg", grid.format)) for group in groups.values()]

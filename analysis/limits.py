@@ -1,0 +1,100 @@
+"""What limits a cell: loading, transfer, compute or start-up, with the share of time that says so and what to try next.
+
+Start-up is the wait for the first batch (workers starting, one whole batch made); loading is every later wait. The
+largest share is the limit. Phases on a device overlap the host's, so shares need not add up to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+from analysis.comparison import Verdict, compare
+from analysis.grids import Grid, GridRun, Pair
+from analysis.loading_bound import Signature, detect
+
+LOADING, TRANSFER = "load_data", "data_to_device"
+Kind = Literal["loading", "transfer", "compute", "start-up", "other work", "unknown"]
+
+
+class Limit(NamedTuple):
+    kind: Kind
+    share: float | None
+    """Of the end-to-end time, the median over runs; None when the runs have no phases."""
+    shares: dict[Kind, float]
+    runs: int
+    signature: Signature | None
+    """What the waits of the run with the median time show; None without waits."""
+
+
+def find_limit(runs: Sequence[GridRun], workers: int, waits: Mapping[str, Sequence[float]]) -> Limit:
+    """Over the runs of one model and pair; `waits` are the seconds of load_data in order, by run."""
+    known = [run for run in runs if run.counts and run.phases_s]
+    if not known:
+        return Limit("unknown", None, {}, 0, None)
+    per_run = [_shares(run, workers) for run in known]
+    shares = {name: median(found[name] for found in per_run) for name in per_run[0]}
+    kind = max(shares, key=lambda name: shares[name])
+    middle = sorted(known, key=lambda run: run.end_to_end_s or 0)[(len(known) - 1) // 2]
+    seen = waits.get(middle.run_id)
+    return Limit(kind, shares[kind], shares, len(known), detect(seen, workers) if seen else None)
+
+
+def _shares(run: GridRun, workers: int) -> dict[Kind, float]:
+    assert run.end_to_end_s
+    whole, loading = run.end_to_end_s, run.phases_s.get(LOADING, 0.0)
+    # Without workers nothing starts up: the first wait is loading like the others.
+    first = min(run.first_batch_s or 0.0, loading) if workers else 0.0
+    transfer = run.phases_s.get(TRANSFER, 0.0)
+    compute = sum(seconds for phase, seconds in run.phases_s.items() if phase not in (LOADING, TRANSFER))
+    rest = max(whole - loading - transfer - compute, 0.0)
+    return {"start-up": first / whole, "loading": (loading - first) / whole, "transfer": transfer / whole,
+            "compute": compute / whole, "other work": rest / whole}
+
+
+def next_step(limit: Limit, grid: Grid, model: str, pair: Pair) -> str:
+    """What to try, after what this grid already shows about the neighbours."""
+    if limit.kind == "loading":
+        return _for_loading(grid, model, pair)
+    if limit.kind == "transfer":
+        return "try pin_memory, so that copies overlap with computing"
+    if limit.kind == "start-up":
+        return "use fewer workers or a smaller batch, or measure more images: each worker makes one whole batch first"
+    if limit.kind == "compute":
+        larger = _next([p for p in grid.pairs if p.workers == pair.workers and p.batch_size > pair.batch_size])
+        if larger and _neighbour(grid, model, pair, larger) in ("lower", None):
+            return f"try batch size {larger.batch_size}; then another precision, channels_last or compile"
+        return "try another precision, channels_last or compile"
+    if limit.kind == "other work":
+        return "look at a run's phases: most of its time lies in none of them"
+    return "measure it here: these runs have no phases"
+
+
+def _for_loading(grid: Grid, model: str, pair: Pair) -> str:
+    more = _next([p for p in grid.pairs if p.batch_size == pair.batch_size and p.workers > pair.workers])
+    stored = "" if grid.format != "jpeg" else "images stored as tensors (format tensor_files or memmap)"
+    if more is None:
+        return f"try more than {pair.workers} workers" + (f", or {stored}" if stored else "")
+    found = _neighbour(grid, model, pair, more)
+    if found == "lower":
+        return f"use {more.workers} workers, which are faster here"
+    if found is None:
+        return f"try {more.workers} workers"
+    return f"{more.workers} workers show no gain here; try " + (stored or "a larger prefetch or a faster disk")
+
+
+def _next(pairs: list[Pair]) -> Pair | None:
+    return min(pairs, default=None)
+
+
+def _neighbour(grid: Grid, model: str, pair: Pair, other: Pair) -> Verdict | None:
+    """The neighbour's time per item against this cell's; None when these runs cannot tell."""
+    here, there = (_paces(grid.measured(model, p)) for p in (pair, other))
+    if len(here) < 2 or len(there) < 2:
+        return None
+    return compare(there, here).verdict
+
+
+def _paces(runs: list[GridRun]) -> list[float]:
+    return [run.end_to_end_s / (run.items or 1) for run in runs if run.end_to_end_s]

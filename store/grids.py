@@ -1,0 +1,78 @@
+"""The runs of some sweeps as a grid of batch size x workers needs them: one query per table, chosen sweeps only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from analysis.grids import IMPORTED, GridRun
+from store.queries import KEPT, Answer, ask
+
+PHASES = ("load_data", "data_to_device", "inference", "forward", "backward", "optimizer", "score")
+"""Phases that an imported run gives as one figure each: `load_data_s` and so on."""
+MEMBERS = f"SELECT run_id FROM runs WHERE sweep_id IN (SELECT unnest($sweep_ids)) AND {KEPT}"
+
+
+def grid_sweeps(connection: duckdb.DuckDBPyConnection, experiments: Sequence[str], also: Sequence[str] = (),
+                limit: int = 300) -> list[Answer]:
+    """Sweeps of these experiments, newest first; `spans` says whether batch size or workers were varied."""
+    return ask(connection, """
+        SELECT sweep_id, coalesce(nullif(name, ''), sweep_id) AS name, experiment, source, status, created_at,
+               greatest(coalesce(json_array_length(spec, '$.grid.batch_size'), 0),
+                        coalesce(json_array_length(spec, '$.grid.workers'), 0)) > 1 AS spans
+        FROM sweeps WHERE experiment IN (SELECT unnest($experiments))
+        AND sweep_id NOT IN (SELECT target FROM deleted)
+        AND (sweep_id NOT IN (SELECT target FROM archived) OR sweep_id IN (SELECT unnest($also)))
+        ORDER BY sweep_id IN (SELECT unnest($also)) DESC, created_at DESC, sweep_id DESC LIMIT $limit""",
+        {"experiments": list(experiments), "also": list(also), "limit": limit})
+
+
+def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -> list[GridRun]:
+    """Every run of these sweeps that nobody deleted, whatever its outcome."""
+    values = {"sweep_ids": list(sweep_ids)}
+    params: dict[str, dict[str, Any]] = {}
+    for run_id, name, asked in connection.execute(
+            f"SELECT run_id, name, asked FROM parameters WHERE asked IS NOT NULL AND run_id IN ({MEMBERS})",
+            values).fetchall():
+        params.setdefault(run_id, {})[name] = json.loads(asked)
+    wanted = ["end_to_end_s", "first_batch_s", "items", *(f"{phase}_s" for phase in PHASES)]
+    numbers: dict[str, dict[str, float]] = {}
+    for run_id, name, value in connection.execute(
+            f"SELECT run_id, name, value FROM metrics WHERE name IN (SELECT unnest($wanted)) AND run_id IN ({MEMBERS})",
+            {**values, "wanted": wanted}).fetchall():
+        numbers.setdefault(run_id, {})[name] = value
+    phases: dict[str, dict[str, float]] = {}
+    for run_id, phase, total_s in connection.execute(
+            f"SELECT run_id, phase, total_s FROM phase_summaries WHERE run_id IN ({MEMBERS})", values).fetchall():
+        phases.setdefault(run_id, {})[phase] = total_s
+    found = []
+    for run in ask(connection, f"""
+            SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source
+            FROM runs r JOIN sweeps s USING (sweep_id)
+            WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
+        run_id = run["run_id"]
+        known = numbers.get(run_id, {})
+        given = {phase: known[f"{phase}_s"] for phase in PHASES if f"{phase}_s" in known}
+        place = IMPORTED if run["source"] == IMPORTED else run["environment_id"] or "unknown"
+        found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
+                             known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
+                             phases.get(run_id) or given))
+    return found
+
+
+def loading_waits(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> dict[str, list[float]]:
+    """Seconds of load_data of each batch, in order."""
+    return dict(connection.execute("""
+        SELECT run_id, list(seconds ORDER BY batch) FROM phases
+        WHERE phase = 'load_data' AND run_id IN (SELECT unnest(?)) GROUP BY run_id""", [list(run_ids)]).fetchall())
+
+
+def published_regret_frame(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """Seed 004's own figures: data is imagenette or preprocessed_ssd."""
+    return connection.execute("""
+        SELECT data, batch_size, workers, mean_regret, top3_count FROM published_regret
+        ORDER BY data, mean_regret""").df()

@@ -1,0 +1,61 @@
+"""What limits a cell, from phases whose shares are known, and the step that follows from its neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.grids import Grid, GridRun, Pair, split_grids
+from analysis.limits import find_limit, next_step
+
+
+def run(pair: Pair, whole: float, first: float, number: int = 0, **phases: float) -> GridRun:
+    return GridRun(f"{pair}-{number}", "ok", "", None, "here",
+                   {"model": "m", "batch_size": pair.batch_size, "workers": pair.workers}, whole, first, None, phases)
+
+
+PAIR = Pair(32, 2)
+
+
+@pytest.mark.parametrize(("phases", "first", "kind", "share"), [
+    ({"load_data": 7.0, "data_to_device": 1.0, "inference": 2.0}, 1.0, "loading", 0.6),
+    ({"load_data": 7.0, "data_to_device": 1.0, "inference": 2.0}, 5.0, "start-up", 0.5),
+    ({"load_data": 1.0, "data_to_device": 6.0, "inference": 3.0}, 0.5, "transfer", 0.6),
+    ({"load_data": 1.0, "data_to_device": 1.0, "forward": 4.0, "backward": 4.0}, 0.5, "compute", 0.8),
+    ({"load_data": 1.0, "inference": 2.0}, 0.5, "other work", 0.7)])
+def test_the_largest_share_is_the_limit(phases: dict[str, float], first: float, kind: str, share: float) -> None:
+    limit = find_limit([run(PAIR, 10.0, first, **phases)], 2, {})
+    assert (limit.kind, limit.share) == (kind, pytest.approx(share))
+
+
+def test_without_workers_the_first_wait_is_loading() -> None:
+    limit = find_limit([run(Pair(32, 0), 10.0, 5.0, load_data=7.0, inference=3.0)], 0, {})
+    assert limit.kind == "loading" and limit.share == pytest.approx(0.7)
+
+
+def test_the_waits_of_the_median_run_are_the_evidence() -> None:
+    runs = [run(PAIR, 10.0 + number, 1.0, number, load_data=8.0, inference=2.0) for number in range(3)]
+    spiky, even = [1.0, 0, 0.5, 0, 0.5, 0, 0.5, 0], [1.0] + [0.01] * 7
+    limit = find_limit(runs, 2, {runs[0].run_id: even, runs[1].run_id: spiky, runs[2].run_id: even})
+    assert limit.signature and limit.signature.verdict == "loading-bound" and limit.runs == 3
+
+
+def test_runs_without_phases_have_no_known_limit() -> None:
+    limit = find_limit([run(PAIR, 10.0, 1.0)], 2, {})
+    assert limit.kind == "unknown" and limit.share is None
+
+
+def grid_with(times: dict[Pair, list[float]]) -> Grid:
+    (grid,) = split_grids([run(pair, value, 0.1, number, load_data=value * 0.9, inference=value * 0.1)
+                           for pair, values in times.items() for number, value in enumerate(values)], {})
+    return grid
+
+
+def test_the_next_step_knows_what_the_neighbours_showed() -> None:
+    slow, same = [2.0, 2.01, 2.02], [2.0, 2.01, 2.03]
+    for times, said in (({PAIR: slow, Pair(32, 4): [1.0, 1.01, 1.02]}, "use 4 workers"),
+                        ({PAIR: slow, Pair(32, 4): same}, "4 workers show no gain here; try images stored as tensors"),
+                        ({PAIR: slow, Pair(32, 4): [1.0]}, "try 4 workers"),
+                        ({PAIR: slow}, "try more than 2 workers")):
+        grid = grid_with(times)
+        limit = find_limit(grid.measured("m", PAIR), 2, {})
+        assert limit.kind == "loading" and next_step(limit, grid, "m", PAIR).startswith(said)
