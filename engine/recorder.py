@@ -12,7 +12,8 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.devices import clock_device
-from engine.journal import Batches, Effective, File, JournalWriter, Metric, Stage
+from engine.journal import Batches, Effective, Event, File, JournalWriter, Metric, Samples, Stage
+from engine.moment import utc_now
 
 STAGES = ("start_process", "prepare_data", "init_model", "load_state", "model_to_device", "warm_up", "measure",
           "score", "validate", "finish")
@@ -78,6 +79,18 @@ class Recorder:
         """One scalar result; seconds, bytes, items and per-second values carry their unit."""
         number = float(value)  # also what numpy and torch call a number
         self._journal.write(Metric(self.run_id, name, number if math.isfinite(number) else str(number), unit))
+
+    def sample(self, device: str, at: float | None = None, **readings: float) -> None:
+        """Readings of one moment (`at` on perf_counter's clock; now if not given), as telemetry keeps them: for results
+        that come one after the other, where a metric has room for one."""
+        time_s = (perf_counter() if at is None else at) - self.origin
+        self._journal.write(Samples(self.run_id, round(time_s, 9),
+                                    [(device, name, float(value)) for name, value in readings.items()]))
+
+    def event(self, text: str) -> None:
+        """Something worth telling a person about this run."""
+        self._journal.write(Event(utc_now(), text, run_id=self.run_id))
+        self._journal.flush()
 
     def effective(self, **values: Any) -> None:
         """What took effect, where it was left open or may differ from what was asked."""

@@ -11,6 +11,7 @@ import yaml
 
 from engine.home import SweepFolder
 from store.browse import count_batches, run_batches, run_samples
+from store.max_batch import list_limits, list_tries, published_limits
 from store.queries import show_run
 from ui.charts import (
     READINGS,
@@ -25,6 +26,7 @@ from ui.colours import ICONS
 from ui.findings import about_batches, about_stages
 from ui.frame import safe
 from ui.live_page import tail
+from ui.max_batch_view import draw_max_batch
 from ui.units import amount, metric_amount, seconds, size
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 BATCHES_SHOWN = 120
 LOG_SHOWN_BYTES = 20_000
 MEMORY = ("resident_bytes", "run_process_resident_bytes", "gpu_memory_used_bytes", "memory_available_bytes")
+OWN_SERIES = ("try", "memory")
+"""Not telemetry: results of an experiment that come one after the other, drawn by its own view."""
 CURVES = tuple(name for name in READINGS if name not in MEMORY)
 
 
@@ -54,6 +58,10 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
         "Telemetry": lambda: _draw_telemetry(connection, run), "Memory": lambda: _draw_memory(connection, run),
         "Machine": lambda: _draw_environment(run), "Log": lambda: _draw_log(run, folder),
         "Files": lambda: _draw_files(run, folder)}
+    if run["experiment"] == "max_batch":
+        parts = {"Tries": lambda: draw_max_batch(list_limits(connection, run_id=run_id), published_limits(connection),
+                                                 list_tries(connection, run_id)), **parts}
+        del parts["Phases"]  # it has no batches
     # Only the open tab is drawn: the charts of the others would cost more than the page.
     for tab, draw in zip(st.tabs(list(parts), on_change="rerun", key="tab", bind="query-params"), parts.values(),
                          strict=True):
@@ -101,7 +109,7 @@ def _draw_metrics(run: dict[str, Any]) -> None:
             value = run["metrics"].get(name)
             if value is not None and (value or name not in ("overlapped_s", "unaccounted_s")):
                 st.metric(title, amount(value, run["units"].get(name)), border=True, help=help_text)
-        if run["status"] == "ok" and "steady_items_per_s" not in run["metrics"]:
+        if run["status"] == "ok" and run["phases"] and "steady_items_per_s" not in run["metrics"]:
             st.metric("Steady state", "too short", border=True,
                       help="Fewer batches than the workers' first and last ones: a rate would be a guess")
 
@@ -195,7 +203,8 @@ def _draw_readings_table(run: dict[str, Any], metrics: tuple[str, ...]) -> None:
     rows = [{"Device": row["device"], "Reading": row["metric"], "Mean": metric_amount(row["metric"], row["mean"]),
              "Lowest": metric_amount(row["metric"], row["minimum"]),
              "Highest": metric_amount(row["metric"], row["maximum"]), "Samples": row["count"]}
-            for row in run["telemetry"] if row["metric"] in metrics or row["metric"] not in READINGS]
+            for row in run["telemetry"] if row["device"] not in OWN_SERIES
+            and (row["metric"] in metrics or row["metric"] not in READINGS)]
     if rows:
         st.dataframe(pd.DataFrame(rows), hide_index=True, height="content", alt="Readings of this run, reduced")
 
