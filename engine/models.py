@@ -1,4 +1,4 @@
-"""The vision models of the batch size and workers study: names, allowed image sizes, construction, description.
+"""The models: twelve vision models and two text models. Names, allowed image sizes, construction, description.
 
 Importable without torch; `python -m engine.models` prints the description for processes that must not load it.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.text import TEXT_MODELS, build_text_model
+
 if TYPE_CHECKING:
     import torch
 
@@ -21,8 +23,9 @@ Weights = Literal["random", "pretrained"]
 PRETRAINED_CLASSES = 1000
 # Every model here has weights of this name, made at 224 px or usable there. DEFAULT would change under our feet.
 PRETRAINED_NAME = "IMAGENET1K_V1"
-# torchvision's classes for the repeating blocks, by name: importing them would load torch.
-BLOCK_TYPES = {"BasicBlock", "Bottleneck", "InvertedResidual", "FusedMBConv", "MBConv", "EncoderBlock"}
+# The classes of the repeating blocks, by name: importing them would load torch.
+BLOCK_TYPES = {"BasicBlock", "Bottleneck", "InvertedResidual", "FusedMBConv", "MBConv", "EncoderBlock", "BertLayer",
+               "RobertaLayer"}
 
 
 class ModelError(ValueError):
@@ -51,6 +54,10 @@ def _transformer(name: str, patch_size: int, summary: str) -> ModelEntry:
     return ModelEntry(name, "vision", name, patch_size, patch_size, summary)
 
 
+def _text(name: str, summary: str) -> ModelEntry:
+    return ModelEntry(name, "text", "", 1, 1, summary)
+
+
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
@@ -66,8 +73,18 @@ MODELS: dict[str, ModelEntry] = {
         _transformer("vit_l_16", 16, "vision transformer, large, 16 px patches, 24 encoder layers"),
         _transformer("vit_b_32", 32, "vision transformer, base, 32 px patches, 12 encoder layers"),
         _transformer("vit_l_32", 32, "vision transformer, large, 32 px patches, 24 encoder layers"),
+        _text("bert", "BERT base, 12 layers, from its configuration"),
+        _text("roberta", "RoBERTa base, 12 layers, from its configuration"),
     )
 }
+
+
+def text_problem(model: str) -> str | None:
+    """Why a model cannot be run on images, in one sentence without the name; None when it can."""
+    if model not in TEXT_MODELS:
+        return None
+    vision = [entry.name for entry in MODELS.values() if entry.kind != "text"]
+    return f"reads text, not images; choose one of {', '.join(vision)}."
 
 
 def image_size_problem(model: str, image_size: int, weights: str) -> str | None:
@@ -75,6 +92,8 @@ def image_size_problem(model: str, image_size: int, weights: str) -> str | None:
     entry = MODELS.get(model)
     if entry is None:
         return f"model={model!r}: not known; must be one of {', '.join(MODELS)}."
+    if problem := text_problem(model):
+        return f"model={model!r}: {problem}"
     if image_size < entry.smallest_size:
         return f"image_size={image_size}: {model} needs at least {entry.smallest_size}."
     if image_size % entry.size_multiple:
@@ -96,16 +115,20 @@ def build_model(
 ) -> torch.nn.Module:
     """The model in training mode on the current device. Random weights follow torch's current seed; pretrained ones
     are downloaded once into `weights_cache` (None: torch's own cache folder), the last layer is new when `classes`
-    is not 1000."""
+    is not 1000. A text model has no image size and no pretrained weights here."""
     from torchvision import models
 
-    problem = image_size_problem(name, image_size, weights)
+    problem = None if name in TEXT_MODELS else image_size_problem(name, image_size, weights)
+    if name in TEXT_MODELS and weights == "pretrained":
+        problem = f"weights='pretrained': {name} is built from its configuration only; choose random weights."
     if weights not in ("random", "pretrained"):
         problem = f"weights={weights!r}: must be 'random' or 'pretrained'."
     if classes < 1:
         problem = f"classes={classes}: must be at least 1."
     if problem is not None:
         raise ModelError(problem)
+    if name in TEXT_MODELS:
+        return build_text_model(name, classes)
     entry = MODELS[name]
     # Only the transformers are built for one size.
     size: dict[str, Any] = {"image_size": image_size} if entry.size_multiple > 1 else {}
@@ -154,24 +177,45 @@ def _pretrained_state(entry: ModelEntry, weights_cache: Path | None) -> dict[str
 
 
 def _replace_head(model: torch.nn.Module, classes: int) -> None:
-    """A new last layer for another number of classes; in all these models it is the last linear layer."""
+    """A new last layer for another number of classes."""
+    from torch import nn
+
+    _set_head(model, nn.Linear(find_head(model)[1].in_features, classes))
+
+
+def remove_head(model: torch.nn.Module) -> int:
+    """Leave the features: what the last layer would have been given. Returns how many there are per item."""
+    from torch import nn
+
+    features = int(find_head(model)[1].in_features)
+    _set_head(model, nn.Identity())
+    return features
+
+
+def find_head(model: torch.nn.Module) -> tuple[str, Any]:
+    """The path of the last layer, and the layer; in all these models it is the last linear one."""
     from torch import nn
 
     path = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
-    head = model.get_submodule(path)
-    assert isinstance(head, nn.Linear)
-    parent, _, attribute = path.rpartition(".")
-    setattr(model.get_submodule(parent), attribute, nn.Linear(head.in_features, classes))
+    return path, model.get_submodule(path)
+
+
+def _set_head(model: torch.nn.Module, head: torch.nn.Module) -> None:
+    parent, _, attribute = find_head(model)[0].rpartition(".")
+    setattr(model.get_submodule(parent), attribute, head)
 
 
 def describe_models() -> list[dict[str, Any]]:
-    """Every model with its exact number of parameters (1000 classes, 224 px) and of repeating blocks."""
+    """Every model with its exact number of parameters as published (1000 classes and 224 px for images, text without a
+    head) and of repeating blocks."""
     import torch
 
     described = []
     for entry in MODELS.values():
         with torch.device("meta"):  # shapes without memory
-            model = build_model(entry.name, 224, "random")
+            model: Any = build_model(entry.name, 224, "random")
+        if entry.kind == "text":
+            model = model.encoder
         described.append(
             {
                 "name": entry.name,

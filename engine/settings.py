@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from engine.data import DataError, check_data, list_images
 from engine.decoding import JPEG_SUFFIXES
 from engine.formats import Format, check_room
-from engine.models import MODELS
+from engine.models import MODELS, text_problem
 from engine.params import InputError, setting, suggestion
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ def _known_model(name: str) -> str:
     return name
 
 
+def _reads_images(name: str) -> str:
+    if problem := text_problem(name):
+        raise ValueError(problem)
+    return name
+
+
 def _whole_path(name: str) -> str:
     """A folder is kept by its whole path: the run has another working folder than the person who asked."""
     return name if name in NAMED_SETS else os.path.abspath(os.path.expanduser(name))
@@ -42,14 +48,17 @@ def _known_device(name: str) -> str:
     return name
 
 
-ModelName = Annotated[str, AfterValidator(_known_model)]
+AnyModelName = Annotated[str, AfterValidator(_known_model)]
+ModelName = Annotated[AnyModelName, AfterValidator(_reads_images)]
 DataName = Annotated[str, AfterValidator(_whole_path)]
 DeviceName = Annotated[str, AfterValidator(_known_device)]
 Precision = Literal["fp32", "bf16", "fp16"]
 
 
-def model_setting() -> Any:
-    return setting("resnet18", title="Model", help="The network that is run.", options=list(MODELS))
+def model_setting(text: bool = False) -> Any:
+    """`text`: the experiment also takes the models that read text (its field is an AnyModelName then)."""
+    return setting("resnet18", title="Model", help="The network that is run.",
+                   options=[name for name, entry in MODELS.items() if text or entry.kind != "text"])
 
 
 def workers_setting() -> Any:

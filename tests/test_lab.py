@@ -125,6 +125,7 @@ GOOD = {"experiment": "inference", "grid": {"batch_size": [8]}}
 BAD_SWEEPS = {
     "unknown experiment": ({**GOOD, "experiment": "inferense"}, "did you mean inference?"),
     "unknown model": ({**GOOD, "fixed": {"model": "resnet19"}}, "model=resnet19: no such model"),
+    "text model on images": ({**GOOD, "fixed": {"model": "bert"}}, "model=bert: reads text, not images"),
     "unknown parameter": ({**GOOD, "fixed": {"batchsize": 1}}, "batchsize: inference has no such parameter"),
     "unknown key": ({**GOOD, "repeat": 3}, "repeat: a sweep has no such entry; did you mean repeats?"),
     "out of range": ({**GOOD, "grid": {"batch_size": [8, 0]}}, "batch_size=0: must be 1 to 65536"),
@@ -187,9 +188,10 @@ def test_an_empty_lab_answers(lab: Lab) -> None:
                                                                                    "broken"}
 
 
-def test_models_lists_all_twelve(lab: Lab) -> None:
+def test_models_lists_them_all(lab: Lab) -> None:
     models = {model["name"]: model for model in lab.json("models")["models"]}
-    assert len(models) == 12
+    assert len(models) == 14
+    assert models["bert"]["parameters"] == 109_482_240
     assert models["resnet18"]["parameters"] == 11_689_512
     assert models["resnet18"]["blocks"] == 8
 

@@ -1,4 +1,4 @@
-"""The vision models: published sizes, smallest images, sentences for what cannot be built."""
+"""The models: published sizes, smallest images, sentences for what cannot be built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.models import MODELS, ModelError, build_model, describe_models, image_size_problem
 
 PROJECT = Path(__file__).resolve().parents[2]
-# Parameters as torchvision's documentation publishes them; blocks as in the papers.
+# Parameters as torchvision's documentation and the models' authors publish them; blocks as in the papers.
 PUBLISHED = {
     "resnet18": (11_689_512, 8),
     "resnet34": (21_797_672, 16),
@@ -30,7 +30,10 @@ PUBLISHED = {
     "vit_l_16": (304_326_632, 24),
     "vit_b_32": (88_224_232, 12),
     "vit_l_32": (306_535_400, 24),
+    "bert": (109_482_240, 12),
+    "roberta": (124_645_632, 12),
 }
+VISION = [name for name, entry in MODELS.items() if entry.kind != "text"]
 LARGE = {"eff_net_v2_l", "vit_l_16", "vit_l_32"}  # half a gigabyte and more each: shapes only
 
 
@@ -48,14 +51,14 @@ def described() -> list[dict[str, Any]]:
 
 def test_parameters_and_blocks_are_the_published_ones(described: list[dict[str, Any]]) -> None:
     assert {model["name"]: (model["parameters"], model["blocks"]) for model in described} == PUBLISHED
-    assert {model["kind"] for model in described} == {"vision"}
+    assert {model["name"] for model in described if model["kind"] == "text"} == {"bert", "roberta"}
 
 
 def test_the_module_prints_one_json_document(described: list[dict[str, Any]]) -> None:
     assert json.loads(run_python("-m", "engine.models")) == described
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", VISION)
 def test_every_model_runs_at_its_smallest_size(name: str) -> None:
     import torch
 
@@ -69,7 +72,7 @@ def test_every_model_runs_at_its_smallest_size(name: str) -> None:
     assert name in LARGE or bool(scores.isfinite().all())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", VISION)
 def test_every_model_trains_on_one_image_of_64_px(name: str) -> None:
     import torch
 
@@ -96,17 +99,19 @@ def test_random_weights_follow_the_seed() -> None:
     ("vit_l_32", 48, "random", ["image_size=48", "32 or 64"]),
     ("vit_b_16", 64, "pretrained", ["image_size=64", "224"]),
     ("resnet19", 224, "random", ["model='resnet19'", "resnet18"]),
+    ("bert", 224, "random", ["model='bert'", "reads text, not images", "resnet18"]),
 ])
 def test_a_bad_size_is_one_sentence(name: str, size: int, weights: Any, words: list[str]) -> None:
     problem = image_size_problem(name, size, weights)
     assert problem is not None and problem.endswith(".") and "\n" not in problem
     assert all(word in problem for word in words)
-    with pytest.raises(ModelError) as caught:
-        build_model(name, size, weights)
-    assert str(caught.value) == problem
+    if name != "bert":  # which has no image size to be wrong
+        with pytest.raises(ModelError) as caught:
+            build_model(name, size, weights)
+        assert str(caught.value) == problem
 
 
-@given(name=st.sampled_from(sorted(MODELS)), size=st.integers(-10, 2000))
+@given(name=st.sampled_from(sorted(VISION)), size=st.integers(-10, 2000))
 def test_a_size_is_allowed_exactly_when_it_is_a_large_enough_multiple(name: str, size: int) -> None:
     entry = MODELS[name]
     allowed = size >= entry.smallest_size and size % entry.size_multiple == 0
@@ -120,6 +125,8 @@ def test_wrong_weights_and_classes_are_one_sentence() -> None:
         build_model("resnet18", 64, wrong)
     with pytest.raises(ModelError, match="classes=0"):
         build_model("resnet18", 64, "random", classes=0)
+    with pytest.raises(ModelError, match="weights='pretrained': roberta is built from its configuration only"):
+        build_model("roberta", 224, "pretrained")
 
 
 def test_pretrained_weights_are_read_and_get_a_new_head(tmp_path: Path) -> None:
@@ -147,7 +154,7 @@ def test_a_damaged_file_of_weights_is_one_sentence(content: bytes, tmp_path: Pat
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", VISION)
 def test_every_model_takes_a_new_head(name: str) -> None:
     import torch
 
@@ -178,4 +185,4 @@ except ModelError as error:
 def test_the_app_can_import_it_without_torch_and_numpy() -> None:
     loaded = run_python("-c", "import sys, engine.models; print(*sys.modules)").split()
     assert "engine.models" in loaded
-    assert not {"torch", "torchvision", "numpy"} & set(loaded)
+    assert not {"torch", "torchvision", "transformers", "numpy"} & set(loaded)
