@@ -286,7 +286,7 @@ def regret(sweep_id: str, top: int, per_image: bool, as_json: bool) -> None:
     with open_for_reading(folder.sweep_id) as store:
         runs = grid_runs(store.connection, [folder.sweep_id])
     experiment = read_state(folder).specs[0]["experiment"]
-    report = report_regret(split_grids(runs, default_values(experiment)), top, per_image)
+    report = report_regret(split_grids(runs, {experiment: default_values(experiment)}), top, per_image)
     if not report["cells"]:
         raise InputError(f"sweep {folder.sweep_id}: {experiment} has no batch_size and workers, or no run has begun; "
                          "name a sweep that varies them")

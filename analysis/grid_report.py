@@ -37,7 +37,8 @@ def report_regret(grids: Sequence[Grid], top: int, per_item: bool = False) -> di
 def grid_setting(grid: Grid, grids: Sequence[Grid], names: Sequence[str]) -> dict[str, Any]:
     """What sets a grid apart from the others."""
     place = {PLACE: grid.place} if len({other.place for other in grids}) > 1 else {}
-    return {**{name: grid.setting.get(name) for name in names}, **place}
+    question = {"experiment": grid.experiment} if len({other.experiment for other in grids}) > 1 else {}
+    return {**question, **{name: grid.setting.get(name) for name in names}, **place}
 
 
 def warn_of_unequal_work(grid: Grid, per_item: bool) -> str:

@@ -43,6 +43,7 @@ class GridRun(NamedTuple):
     first_batch_s: float | None = None
     items: float | None = None
     phases_s: Mapping[str, float] = {}
+    experiment: str = ""
 
     @property
     def counts(self) -> bool:
@@ -57,6 +58,7 @@ class Grid:
     place: str
     setting: dict[str, Any]
     """The value of every other parameter."""
+    experiment: str = ""
     runs: dict[tuple[str, Pair], list[GridRun]] = field(default_factory=dict)
 
     @property
@@ -89,17 +91,18 @@ class Grid:
         return items is not None and items[1] > items[0] * (1 + SAME_WORK)
 
 
-def split_grids(runs: Iterable[GridRun], defaults: Mapping[str, Any]) -> list[Grid]:
-    """The grids among some runs, the one with the most runs first. `defaults` fill in what older runs do not name."""
+def split_grids(runs: Iterable[GridRun], defaults: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
+    """The grids among some runs, the one with the most runs first. `defaults`, by experiment, fill in what older runs
+    do not name."""
     grids: dict[str, Grid] = {}
     for run in runs:
-        params = {**defaults, **run.params}
+        params = {**defaults.get(run.experiment, {}), **run.params}
         pair = Pair(params.get("batch_size", 0), params.get("workers", -1))
         if not all(isinstance(value, int) and not isinstance(value, bool) for value in pair) or pair < (1, 0):
             continue
         setting = {name: value for name, value in params.items() if name not in AXES}
-        key = json.dumps([run.place, setting], sort_keys=True)
-        grid = grids.setdefault(key, Grid(run.place, setting))
+        key = json.dumps([run.experiment, run.place, setting], sort_keys=True)
+        grid = grids.setdefault(key, Grid(run.place, setting, run.experiment))
         grid.runs.setdefault((str(params.get("model") or ONLY_MODEL), pair), []).append(run)
     return sorted(grids.values(), key=lambda grid: -sum(map(len, grid.runs.values())))
 
@@ -116,5 +119,5 @@ def beside_each_other(grids: Sequence[Grid]) -> list[list[Grid]]:
     groups: dict[str, list[Grid]] = {}
     for grid in grids:
         rest = {name: value for name, value in grid.setting.items() if name != FORMAT}
-        groups.setdefault(json.dumps([grid.place, rest], sort_keys=True), []).append(grid)
+        groups.setdefault(json.dumps([grid.experiment, grid.place, rest], sort_keys=True), []).append(grid)
     return [sorted(group, key=lambda grid: (grid.format != "jpeg", grid.format)) for group in groups.values()]

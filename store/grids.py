@@ -51,7 +51,8 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
         phases.setdefault(run_id, {})[phase] = total_s
     found = []
     for run in ask(connection, f"""
-            SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source
+            SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source,
+                   r.experiment
             FROM runs r JOIN sweeps s USING (sweep_id)
             WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
         run_id = run["run_id"]
@@ -60,7 +61,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
         place = IMPORTED if run["source"] == IMPORTED else run["environment_id"] or "unknown"
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
-                             phases.get(run_id) or given))
+                             phases.get(run_id) or given, run["experiment"]))
     return found
 
 

@@ -25,6 +25,7 @@ PAGES = [
     Page("pages/Launch.py", "Launch", ":material/rocket_launch:", "Measure"),
     Page("pages/Live.py", "Live", ":material/monitoring:", "Measure"),
     Page("pages/Runs.py", "Runs", ":material/table_rows:", "Results"),
+    Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions"),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 
@@ -59,11 +60,12 @@ def set_tab_title(text: str) -> None:
     st.set_page_config(page_title=f"{text[:80]} · PhaseLab")
 
 
-def empty_state(sentence: str, button: str, target: str, icon: str = ":material/rocket_launch:") -> None:
+def empty_state(sentence: str, button: str, target: str, icon: str = ":material/rocket_launch:",
+                query: dict[str, str] | None = None) -> None:
     """What a page says when it has nothing to show, and the next step."""
     with st.container(border=True):
         st.markdown(sentence)
-        st.page_link(target, label=f"**{button}**", icon=icon)
+        st.page_link(target, label=f"**{button}**", icon=icon, query_params=query)
 
 
 _HARMLESS = str.maketrans({c: "\\" + c for c in "\\`*_{}[]()#+-.!|$:~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})

@@ -24,4 +24,6 @@ def test_a_gpu_gets_larger_images() -> None:
 
 
 def test_a_study_keeps_its_own_grid() -> None:
+    jpeg, stored = (read_preset(f"seed-004-{name}", 2, False) for name in ("jpeg", "preprocessed"))
+    assert jpeg.grid == stored.grid and stored.fixed == {**jpeg.fixed, "format": "tensor_files"}
     assert read_preset("seed-004-jpeg", 2, False).grid["workers"] == [1, 2, 4, 8, 12, 16, 32, 48, 64]

@@ -1,0 +1,68 @@
+"""Batch & workers: which batch size and how many workers, for each model and for all of them."""
+
+import streamlit as st
+
+from analysis.grid_view import view_grid
+from analysis.grids import beside_each_other, split_grids
+from analysis.regret import TOP
+from begin import begin
+from engine.registry import Broken, default_values, load_all
+from store.grids import grid_runs, grid_sweeps, loading_waits, published_regret_frame
+from ui.batch_workers_page import choose_group, draw_bars, draw_first, draw_heat, draw_recommendations
+from ui.frame import empty_state
+from ui.links import choose_many
+from ui.regret_tables import draw_limits, draw_missing, draw_published, draw_regret
+
+lab = begin("Batch & workers")
+NEEDED = {"batch_size", "workers"}
+experiments = [name for name, entry in load_all().items()
+               if not isinstance(entry, Broken) and entry.Params.model_fields.keys() >= NEEDED]
+published = lab.keeper.once("published regret", lambda: published_regret_frame(lab.ask))
+asked = tuple(str(st.query_params.get("sweeps", ""))[:2000].split(","))
+sweeps = lab.keeper.once(("grid sweeps", asked), lambda: grid_sweeps(lab.ask, experiments, asked))
+
+
+def invite(sentence: str) -> None:
+    empty_state(sentence, "Launch the small grid: two models, about two minutes", "pages/Launch.py",
+                query={"preset": "seed-004-small"})
+    draw_published(published)
+    st.stop()
+
+
+if not sweeps:
+    invite("No sweep with a batch size and workers has been measured yet.")
+names = {row["sweep_id"]: f"{row['name']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
+newest = next((row["sweep_id"] for row in sweeps if row["spans"]), sweeps[0]["sweep_id"])
+chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], [newest])
+runs = lab.keeper.once(("grid runs", *chosen), lambda: grid_runs(lab.ask, chosen))
+grids = split_grids(runs, {name: default_values(name) for name in {run.experiment for run in runs}})
+if not any(grid.count() for grid in grids):
+    invite("No run of these sweeps has a time yet: they have not finished, or they failed." if chosen else
+           "Choose a sweep, or launch one.")
+group = [grid for grid in choose_group(beside_each_other(grids)) if grid.count()]
+if not group:
+    invite("No run of this grid has a time: choose another.")
+with st.container(horizontal=True, vertical_alignment="bottom"):
+    everyone = list(dict.fromkeys(model for grid in group for model in grid.models))
+    models = choose_many("Models", everyone, "models", str, everyone)
+    top = st.number_input("Top n", 1, 100, TOP, key="top", bind="query-params", width=130)
+    per_item = any(grid.items() for grid in group) and st.toggle(
+        "Time per image", key="per_image", bind="query-params",
+        help="For cells that measured unequal numbers of images: end-to-end time divided by images, start-up included")
+views = [view for grid in group
+         if (view := lab.keeper.once(("grid view", tuple(chosen), grid.place, str(grid.setting), tuple(models), top,
+                                      per_item), lambda grid=grid: view_grid(grid, models, int(top), per_item))).models]
+if not views:
+    st.info("Choose at least one model.")
+    st.stop()
+draw_recommendations(views)
+parts = {"Bars": lambda: draw_bars(views), "Heat map": lambda: draw_heat(views),
+         "Regret and top n": lambda: draw_regret(views, published, int(top)), "First batch": lambda: draw_first(views),
+         "What limits it": lambda: draw_limits(views, lambda run_ids: loading_waits(lab.ask, run_ids)),
+         "Missing": lambda: draw_missing(views), "Published": lambda: draw_published(published)}
+# Only the open tab is drawn: the charts of the others would cost more than the page.
+for tab, draw in zip(st.tabs(list(parts), on_change="rerun", key="view", bind="query-params"), parts.values(),
+                     strict=True):
+    if tab.open:
+        with tab:
+            draw()

@@ -1,0 +1,170 @@
+"""Batch & workers on measurements whose answer is known: the page and `lab.py regret` give the hand-computed values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from drawn_page import draw, no_exception
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+
+from engine.importing import import_content
+
+PAGE = "pages/Batch_and_workers.py"
+# Seconds by model and pair; three runs each, one per cent apart, so that the middle one is the median.
+TIMES = {("resnet18", 32, 1): 10.0, ("resnet18", 32, 2): 8.0, ("resnet18", 128, 1): 9.0, ("resnet18", 128, 2): 16.0,
+         ("vit_b_16", 32, 1): 30.0, ("vit_b_16", 32, 2): 40.0, ("vit_b_16", 128, 1): 33.0, ("vit_b_16", 128, 2): 60.0}
+REGRET = {(32, 1): (0.25 + 0) / 2, (32, 2): (0 + 1 / 3) / 2, (128, 1): (0.125 + 0.1) / 2, (128, 2): (1 + 1) / 2}
+WORST = {(32, 1): 0.25, (32, 2): 1 / 3, (128, 1): 0.125, (128, 2): 1.0}
+TOTAL = {(32, 1): 40, (32, 2): 48, (128, 1): 42, (128, 2): 76}
+TOP_2 = {(32, 1): 1, (32, 2): 1, (128, 1): 2, (128, 2): 0}
+
+
+def table(without: tuple[tuple[str, int, int], ...] = (), format: str = "jpeg", factor: float = 1.0) -> str:
+    rows = ["model,batch_size,workers,format,end_to_end_s,load_data_s,inference_s,first_batch_s"]
+    for (model, batch, workers), value in TIMES.items():
+        for part in (0.99, 1.0, 1.01):
+            seconds = value * part * factor
+            if (model, batch, workers) not in without:
+                rows.append(f"{model},{batch},{workers},{format},{seconds!r},{0.3 * seconds!r},{0.6 * seconds!r},"
+                            f"{0.01 * workers * batch * part!r}")
+    return "\n".join(rows) + "\n"
+
+
+def bring_in(lab: Lab, text: str) -> str:
+    return import_content(lab.home, text.encode(), "times.csv", "inference", "known")[0]
+
+
+def shown(page: AppTest) -> str:
+    return " ".join(text.value for text in [*page.markdown, *page.caption, *page.info, *page.warning, *page.success])
+
+
+def frame(page: AppTest, column: str) -> pd.DataFrame:
+    return next(box.value for box in page.dataframe if column in box.value)
+
+
+def figures(page: AppTest) -> dict[tuple[int, int], Any]:
+    return {(row.batch_size, row.workers): row for row in frame(page, "mean_regret").itertuples()}
+
+
+def test_the_known_answer_on_the_page_and_from_the_command(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table())
+    told = {(cell["batch_size"], cell["workers"]): cell for cell in lab.json("regret", sweep_id, "--top", "2")["cells"]}
+    page = draw(PAGE, sweeps=sweep_id, view="Regret and top n", top="2")
+    seen = figures(page)
+    for pair in REGRET:
+        assert told[pair]["mean_regret"] == pytest.approx(REGRET[pair])
+        assert told[pair]["worst_regret"] == pytest.approx(WORST[pair])
+        assert told[pair]["total_s"] == pytest.approx(TOTAL[pair]) and told[pair]["top_n"] == TOP_2[pair]
+        row = seen[pair]
+        assert (row.mean_regret, row.worst_regret) == pytest.approx(
+            (told[pair]["mean_regret"] * 100, told[pair]["worst_regret"] * 100))
+        assert (row.total_s, row.top_n) == pytest.approx((told[pair]["total_s"], told[pair]["top_n"]))
+    assert list(told) == [(128, 1), (32, 1), (32, 2), (128, 2)]
+    said = shown(page)
+    assert "**128/1** is best for all 2 models: mean regret 11.2%, worst 12.5%" in said
+    assert "Least mean regret: **128/1**" in said and "Least total time: **32/1** (40.0 s)" in said
+    # What seed 004 published for the same pair stands beside.
+    assert seen[(128, 2)].published_regret == pytest.approx(109.61198077052567)
+    assert "imported" in said
+
+
+def test_pairs_that_cannot_be_told_apart_are_named(lab: Lab) -> None:
+    said = shown(draw(PAGE, sweeps=bring_in(lab, table())))
+    # 32/1 is slower for one model and faster for the other: on the geometric mean the two are alike.
+    assert "32/1 cannot be told apart from it" in said
+    assert "slower, the nearest (32/2)" in said
+    assert "each at 98.33 %" in said and "Bonferroni" in said
+    assert "128/1 is limited for resnet18 by **compute** (60% of its time)" in said
+
+
+def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table(without=(("vit_b_16", 128, 1),)))
+    report = lab.json("regret", sweep_id)
+    told = {(cell["batch_size"], cell["workers"]): cell for cell in report["cells"]}
+    assert told[(128, 1)]["mean_regret"] is None and told[(128, 1)]["top_n"] == 1
+    assert told[(32, 1)]["mean_regret"] == pytest.approx(REGRET[(32, 1)])  # both bests are still there
+    assert [(gap["model"], gap["batch_size"], gap["workers"]) for gap in report["missing"]] == [("vit_b_16", 128, 1)]
+    page = draw(PAGE, sweeps=sweep_id, view="Missing")
+    assert "**32/1** is best for all 2 models" in shown(page) and "1 missing cells" in shown(page)
+    (row,) = frame(page, "reason").to_dict("records")
+    assert (row["model"], row["batch_size"], row["workers"], row["reason"]) == ("vit_b_16", 128, 1, "no run")
+    assert pd.isna(figures(draw(PAGE, sweeps=sweep_id, view="Regret and top n"))[(128, 1)].mean_regret)
+
+
+def test_one_model_alone_has_its_own_answer(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table())
+    said = shown(draw(PAGE, sweeps=sweep_id, models="resnet18"))
+    assert "**32/2** is fastest for resnet18: 8.00 s (95 % interval 7.80 s to 8.20 s, 3 runs)" in said
+
+
+def test_formats_stand_side_by_side_and_other_settings_are_not_pooled(lab: Lab) -> None:
+    jpeg, stored = table(), table(format="tensor_files", factor=0.5)
+    sweep_id = bring_in(lab, jpeg + "".join(stored.splitlines(keepends=True)[1:]))
+    page = draw(PAGE, sweeps=sweep_id, view="Heat map")
+    said = shown(page)
+    assert "##### jpeg" in said and "##### tensor" in said and said.count("is best for all 2 models") == 2
+    cells = lab.json("regret", sweep_id)["cells"]
+    assert len(cells) == 8 and {cell["setting"]["format"] for cell in cells} == {"jpeg", "tensor_files"}
+    other = bring_in(lab, table().replace("model,", "image_size,model,", 1).replace("\nresnet18", "\n64,resnet18")
+                     .replace("\nvit_b_16", "\n96,vit_b_16"))
+    page = draw(PAGE, sweeps=f"{sweep_id},{other}")
+    assert "3 grids that differ in image size" in shown(page).replace("\\", "")
+
+
+def test_the_three_families_and_every_view_draw(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table(without=(("vit_b_16", 128, 1),)))
+    for family, stacked, said in (("Fixed batch size, workers vary", "false", "is fastest for"),
+                                  ("Fixed workers, batch size varies", "true", "is fastest for"),
+                                  ("One model, both vary", "true", "with batch size 32 and 2 workers")):
+        assert said in shown(draw(PAGE, sweeps=sweep_id, view="Bars", family=family, stacked=stacked))
+    assert "From 12.5% at **32/1**" in shown(draw(PAGE, sweeps=sweep_id, view="Heat map"))
+    assert "What seed 004 published" in shown(draw(PAGE, sweeps=sweep_id, view="Published"))
+
+
+def test_the_first_batch_is_told_with_its_extremes(lab: Lab) -> None:
+    said = shown(draw(PAGE, sweeps=bring_in(lab, table()), view="First batch"))
+    assert "from 320 ms (32/1) to **2.56 s** (128/2), 8.0 times as long" in said
+
+
+def test_what_limits_each_cell_has_a_number_and_a_next_step(lab: Lab) -> None:
+    page = draw(PAGE, sweeps=bring_in(lab, table()), view="What limits it", model="vit_b_16")
+    rows = {row.pair: row for row in frame(page, "limit").itertuples()}
+    assert set(rows) == {"32/1", "32/2", "128/1", "128/2"}
+    assert all(row.limit == "compute" and row.share == pytest.approx(60) and row.next for row in rows.values())
+
+
+def test_an_empty_lab_shows_what_was_published_and_what_to_launch(lab: Lab) -> None:
+    page = draw(PAGE)
+    said = shown(page)
+    assert "No sweep with a batch size and workers" in said and "JPEG images" in said
+    assert "at **128/12**" in said and "at **256/2**" in said
+    assert any("preset=seed-004-small" in link.proto.query_string for link in page.get("page_link"))
+
+
+def test_failed_runs_only_are_said(lab: Lab) -> None:
+    file = lab.sweep_file(experiment="inference", name="cannot", grid={"batch_size": [8, 16]},
+                          fixed={"device": "cuda", "batches": 1, "image_size": 32})
+    lab.json("sweep", file, "--wait", expect=(0, 1))
+    assert "No run of these sweeps has a time yet" in shown(draw(PAGE))
+
+
+def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
+    rows = ["batch_size,workers,end_to_end_s,items"]
+    rows += [f"{batch},1,{batch * 0.1 * part!r},{batch * 10}" for batch in (8, 64) for part in (0.99, 1, 1.01)]
+    sweep_id = bring_in(lab, "\n".join(rows) + "\n")
+    assert "unequal work" in lab.json("regret", sweep_id)["warnings"][0]
+    assert "80 to 640 images" in shown(draw(PAGE, sweeps=sweep_id))
+    page = draw(PAGE, sweeps=sweep_id, per_image="true")
+    assert "unequal" not in shown(page) and "per image" in shown(page)
+    assert [cell["mean_regret"] for cell in lab.json("regret", sweep_id, "--per-image")["cells"]] == \
+        pytest.approx([0, 0], abs=1e-9)
+
+
+def test_a_link_that_was_tampered_with_draws(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table())
+    for query in ({"sweeps": "nonsense"}, {"sweeps": sweep_id, "models": "nobody", "grid": "99", "view": "x"},
+                  {"sweeps": sweep_id, "top": "-5", "fixed_batch_size": "7"}, {"sweeps": "," * 5000}):
+        no_exception(draw(PAGE, **query))
