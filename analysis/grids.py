@@ -79,6 +79,10 @@ class Grid:
     def count(self, noisy_only: bool = False) -> int:
         return sum(run.counts and (not noisy_only or bool(run.noisy)) for runs in self.runs.values() for run in runs)
 
+    def count_lost(self) -> int:
+        """Runs without a time to compare."""
+        return sum(not run.counts for runs in self.runs.values() for run in runs)
+
     def items(self) -> tuple[float, float] | None:
         """Fewest and most items of a run, where runs say it."""
         known = [run.items for runs in self.runs.values() for run in runs if run.counts and run.items]

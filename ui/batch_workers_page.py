@@ -84,8 +84,10 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
                 st.markdown(sentence)
             noisy = view.grid.count(noisy_only=True)
             words = [f"{view.grid.count()} runs" + (f", {noisy} of them noisy" if noisy else "")]
-            if view.missing:
-                words.append(f"{len(view.missing)} missing cells, see the tab Missing")
+            if lost := view.grid.count_lost():
+                words.append(f"{lost} more without a time: failed, out of memory, unfinished")
+            if gaps := len(view.missing):
+                words.append(f"{gaps} missing {'cell' if gaps == 1 else 'cells'}, see the tab Missing")
             if view.grid.place == IMPORTED:
                 words.append("imported: measured elsewhere")
             st.caption(" · ".join(words))
@@ -95,10 +97,11 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
         st.caption(sentence)
 
 
-def draw_beside(views: Sequence[GridView], draw: Draw) -> None:
-    """The same figure of each format, side by side."""
-    for view, column in zip(views, st.columns(len(views)), strict=True):
-        with column:
+def draw_beside(views: Sequence[GridView], draw: Draw, wide: bool = False) -> None:
+    """The same figure of each format, side by side; wide ones below each other."""
+    places = [st.container() for _ in views] if wide else st.columns(len(views))
+    for view, place in zip(views, places, strict=True):
+        with place:
             if len(views) > 1:
                 st.markdown(f"##### {safe(title_of(view))}")
             draw(view, view.grid.format)

@@ -59,7 +59,8 @@ def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, m
                  alt.Tooltip("low:Q", title="Interval from", format=",.4~f"),
                  alt.Tooltip("high:Q", title="Interval to", format=",.4~f"), alt.Tooltip("runs:Q", title="Runs"),
                  alt.Tooltip("noisy_runs:Q", title="Noisy runs")])
-    whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2, clip=True).encode(x="low:Q", x2="high:Q")
+    # Thin bars, because rules do not stand in the middle of an offset.
+    whiskers = base.mark_bar(color=NEUTRAL, size=2, clip=True).encode(x="low:Q", x2="high:Q")
     return alt.layer(bars, whiskers).properties(height=_height(frame["group"].nunique(), len(order)))
 
 
@@ -113,7 +114,7 @@ def heat_map(frame: pd.DataFrame, title: str, format: str = ",.3~f") -> alt.Laye
                  alt.Tooltip("value:Q", title=title, format=format)])
     labels = base.mark_text(fontSize=12).encode(
         text="label:N", color=alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value("#1c2733")))
-    return alt.layer(boxes, labels).properties(height=max(36 * frame["batch_size"].nunique() + 60, 130))
+    return alt.layer(boxes, labels).properties(height=36 * frame["batch_size"].nunique() + 120)
 
 
 def first_frame(found: Mapping[Pair, Estimate]) -> pd.DataFrame:

@@ -80,10 +80,14 @@ def about_limits(view: GridView) -> str:
     model = next(model for model, limit in view.limits.items() if limit.kind == kind)
     if kind == "unknown":
         return f"What limits {pair} is not known: its runs have no phases."
-    each = ", ".join(f"{safe(model)} by **{limit.kind}** ({_share(limit)})"
-                     for model, limit in list(view.limits.items())[:NAMED])
-    more = f" and {len(view.limits) - NAMED} more" if len(view.limits) > NAMED else ""
-    return f"{pair} is limited for {each}{more}. Next: {safe(next_step(view.limits[model], view.grid, model, pair))}."
+    if len(view.limits) <= NAMED:
+        each = ", ".join(f"for {safe(model)} by **{limit.kind}** ({_share(limit)})"
+                         for model, limit in view.limits.items())
+    else:
+        each = ", ".join(f"by **{kind}** for {count} of {len(view.limits)} models"
+                         for kind, count in kinds.most_common())
+        each += f" ({safe(model)}: {_share(view.limits[model])})"
+    return f"{pair} is limited {each}. Next: {safe(next_step(view.limits[model], view.grid, model, pair))}."
 
 
 def about_family(cells: Sequence[CellTime], along: str, per_item: bool) -> str:
@@ -98,8 +102,8 @@ def about_family(cells: Sequence[CellTime], along: str, per_item: bool) -> str:
                 f"workers: {_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}.")
     counts = Counter(getattr(cell.pair, along) for cell in fastest.values())
     value, count = counts.most_common(1)[0]
-    word = {"workers": "workers", "batch_size": "as batch size"}[along]
-    return f"**{value}** {word} is fastest for {count} of {len(models)} models, by the median over runs."
+    word = {"workers": "workers", "batch_size": "batch size"}[along]
+    return f"Fastest {word} by the median over runs: **{value}**, for {count} of {len(models)} models."
 
 
 def about_first(found: Mapping[Pair, Estimate], model: str) -> str:

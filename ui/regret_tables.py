@@ -31,7 +31,7 @@ def draw_regret(views: Sequence[GridView], published: pd.DataFrame, top: int) ->
                      alt=f"Regret of every pair under three objectives, {name}")
         draw_rows_button(frame, f"regret_{name}", PUBLISHED_NOTE)
 
-    draw_beside(views, draw)
+    draw_beside(views, draw, wide=True)
 
 
 def regret_frame(view: GridView, published: pd.DataFrame, top: int) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def draw_limits(views: Sequence[GridView], waits_of: Callable[[list[str]], dict[
             alt=f"What limits each cell, {name}")
         draw_rows_button(frame, f"limits_{name}")
 
-    draw_beside(views, draw)
+    draw_beside(views, draw, wide=True)
 
 
 def draw_missing(views: Sequence[GridView]) -> None:
