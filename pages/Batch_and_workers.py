@@ -56,9 +56,15 @@ if not views:
     st.info("Choose at least one model.")
     st.stop()
 draw_recommendations(views)
+
+
+def waits_of(run_ids: list[str]) -> dict[str, list[float]]:
+    return lab.keeper.once(("waits", *run_ids), lambda: loading_waits(lab.ask, run_ids))
+
+
 parts = {"Bars": lambda: draw_bars(views), "Heat map": lambda: draw_heat(views),
          "Regret and top n": lambda: draw_regret(views, published, int(top)), "First batch": lambda: draw_first(views),
-         "What limits it": lambda: draw_limits(views, lambda run_ids: loading_waits(lab.ask, run_ids)),
+         "What limits it": lambda: draw_limits(views, waits_of),
          "Missing": lambda: draw_missing(views), "Published": lambda: draw_published(published)}
 # Only the open tab is drawn: the charts of the others would cost more than the page.
 for tab, draw in zip(st.tabs(list(parts), on_change="rerun", key="view", bind="query-params"), parts.values(),

@@ -129,6 +129,9 @@ def draw_bars(views: Sequence[GridView]) -> None:
     ends = [max(cell.interval.high or 0.0, cell.median_s) if (cell.interval.high or 0) < 3 * cell.median_s
             else cell.median_s * 1.5 for cells in chosen.values() for cell in cells]
     most = max(ends, default=1.0) * scale.factor * 1.02
+    phases = {view.grid.format: phase_frame(view, chosen[view.grid.format]) for view in views} if stacked else {}
+    longest = max((frame.groupby("cell")["seconds"].sum().max() for frame in phases.values() if not frame.empty),
+                  default=1.0) * 1.02
 
     def draw(view: GridView, name: str) -> None:
         cells = chosen[name]
@@ -137,11 +140,11 @@ def draw_bars(views: Sequence[GridView]) -> None:
             return
         sentence = about_family(cells, family.along, view.per_item)
         if stacked:
-            frame = phase_frame(view, cells)
+            frame = phases[name]
             if frame.empty:
                 st.info("These runs have no phases.")
                 return
-            draw_figure(sentence, phase_bars(frame), frame, f"phases_{name}",
+            draw_figure(sentence, phase_bars(frame, longest), frame, f"phases_{name}",
                         "Mean of each phase over runs, so that the parts add up. Phases on a GPU overlap.")
             return
         frame = bar_frame(cells, family.along, family.series, scale)

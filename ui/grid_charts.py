@@ -79,13 +79,14 @@ def phase_frame(view: GridView, cells: Sequence[CellTime]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def phase_bars(frame: pd.DataFrame) -> alt.Chart:
+def phase_bars(frame: pd.DataFrame, most: float) -> alt.Chart:
+    """`most` is where the axis ends, the same for charts that stand side by side."""
     present = [*(p for p in PHASES if p in set(frame["phase"])), *sorted(set(frame["phase"]) - set(PHASES))]
     domain, colours = phase_scale(present)
     return alt.Chart(frame).mark_bar().encode(
         y=alt.Y("cell:N", title="Model batch/workers", sort=alt.EncodingSortField("row", op="min"),
                 axis=alt.Axis(labelLimit=220, titleAngle=0, titleAlign="left", titleY=-12, titleX=-150)),
-        x=alt.X("sum(seconds):Q", title="Mean end-to-end time (s)"),
+        x=alt.X("sum(seconds):Q", title="Mean end-to-end time (s)", scale=alt.Scale(domain=[0, most])),
         color=alt.Color("phase:N", title=None, scale=alt.Scale(domain=domain, range=colours),
                         legend=alt.Legend(orient="top", columns=3)),
         order=alt.Order("place:Q"),
@@ -129,7 +130,7 @@ def first_lines(frame: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(frame).encode(
         x=alt.X("workers:O", title="Workers", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("batch_size:N", title="Batch size", sort=order, scale=alt.Scale(domain=order, range=SERIES),
-                        legend=alt.Legend(orient="top")))
+                        legend=alt.Legend(orient="top", columns=3)))
     lines = base.mark_line(point=True, strokeWidth=2).encode(
         y=alt.Y("delay:Q", title="First batch (ms)", scale=alt.Scale(zero=True)),
         tooltip=[alt.Tooltip("batch_size:N", title="Batch size"), alt.Tooltip("workers:O", title="Workers"),
