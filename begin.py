@@ -147,14 +147,15 @@ class Lookout:
 
     def __init__(self, home: Home) -> None:
         self._home, self._looks, self._measuring = home, 0, False
-        self._seen: set[str] = set()
+        self._seen: set[str] | None = None
 
     def __call__(self) -> Activity:
         closed = close_interrupted(self._home) if self._looks % CLOSE_EVERY == 0 else []
         self._looks += 1
         # A sweep that never was in the queue: imported from the command line while the app is open.
         there = set(self._home.sweep_ids())
-        new, self._seen = sorted(there - self._seen), there
+        new = sorted(there - self._seen) if self._seen is not None else []  # the keeper's first pass is over all
+        self._seen = there
         entries = queue.read_queue(self._home).entries
         measuring = any(entry.state == "measuring" for entry in entries)
         if measuring != self._measuring:
