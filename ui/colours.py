@@ -13,6 +13,7 @@ PHASES = {
     "backward": "#009e73",
     "optimizer": "#d55e00",
     "score": "#8c6bb1",
+    "consume": "#56b4e9",
     "unaccounted": "#9aa5b1",
 }
 STATUSES = {

@@ -26,6 +26,7 @@ PAGES = [
     Page("pages/Live.py", "Live", ":material/monitoring:", "Measure"),
     Page("pages/Runs.py", "Runs", ":material/table_rows:", "Results"),
     Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions"),
+    Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions"),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 
@@ -62,7 +63,7 @@ def set_tab_title(text: str) -> None:
 
 def empty_state(sentence: str, button: str, target: str, icon: str = ":material/rocket_launch:",
                 query: dict[str, str] | None = None) -> None:
-    """What a page says when it has nothing to show, and the next step."""
+    """What a page says when it has nothing to show, and the next step; `query` is the rest of the link."""
     with st.container(border=True):
         st.markdown(sentence)
         st.page_link(target, label=f"**{button}**", icon=icon, query_params=query)

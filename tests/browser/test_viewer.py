@@ -32,7 +32,8 @@ def measuring(app: App) -> SweepFolder:
 def pages(sweep_id: str) -> dict[str, tuple[str, str]]:
     """Title, name in the link and the rest of the link."""
     return {"Home": ("", ""), "Launch": ("Launch", "experiment=misbehave"), "Live": ("Live", f"sweep={sweep_id}"),
-            "Runs": ("Runs", ""), "Batch & workers": ("Batch_and_workers", ""), "Machine": ("Machine", "")}
+            "Runs": ("Runs", ""), "Batch & workers": ("Batch_and_workers", ""), "Data loading": ("Data_loading", ""),
+            "Machine": ("Machine", "")}
 
 
 @pytest.fixture(scope="module")

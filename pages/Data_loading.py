@@ -1,0 +1,71 @@
+"""Data loading: loader variants against their baseline, storage latency, waits per batch, and who waits for whom."""
+
+import streamlit as st
+
+from analysis.loading import compare_variants, concurrency_payoffs, steady_rate, whole_rate
+from begin import begin
+from store.loading import count_other_endings, loading_runs, loading_sweeps, published_loading
+from ui.frame import empty_state
+from ui.links import choose
+from ui.loading_page import (
+    STEADY,
+    WHOLE,
+    draw_latency,
+    draw_published,
+    draw_variants,
+    draw_waits,
+    first_cell,
+    list_cells,
+    make_label,
+)
+
+lab = begin("Data loading")
+sweeps = lab.keeper.once("loading sweeps", lambda: loading_sweeps(lab.ask))
+if sweeps.empty:
+    empty_state("No loader has been measured yet. The small preset takes about a minute: formats, workers and "
+                "concurrent fetch.", "Launch the loader variants", "pages/Launch.py",
+                query={"preset": "seed-003-loading-small"})
+    st.stop()
+asked = str(st.query_params.get("sweep", ""))[:200]
+rows = {row.sweep_id: row for row in sweeps.itertuples()}
+if asked and asked not in rows:
+    st.warning("There is no sweep of loaders with this id: it was deleted, or it asks another question. "
+               "Here is another one.")
+measured = [sweep_id for sweep_id, row in rows.items() if row.ok]
+chosen = choose("Sweep", [*measured, *(sweep_id for sweep_id in rows if sweep_id not in measured)], "sweep",
+                lambda sweep_id: f"{rows[sweep_id].name or sweep_id} · {rows[sweep_id].created_at:%Y-%m-%d %H:%M} UTC")
+assert chosen
+runs = lab.keeper.once(("loading runs", chosen), lambda: loading_runs(lab.ask, chosen))
+others = lab.keeper.once(("other endings", chosen), lambda: count_other_endings(lab.ask, chosen))
+if others:
+    said = ", ".join(f"{count} {status}" for status, count in others.items())
+    st.caption(f"Not shown here: {said}. They are on the Runs page.")
+if not runs:
+    empty_state("This sweep has no finished run to show yet.", "See how it stands", "pages/Live.py",
+                ":material/monitoring:", {"sweep": chosen})
+    st.stop()
+
+label = make_label(runs)
+cells = list_cells(runs, label)
+first = first_cell(rows[chosen].spec, runs)
+places = st.grid(2, min_column_width=280)
+with places.cell():
+    baseline = choose("Baseline", [first, *(cell for cell in cells if cell != first)], "baseline",
+                      lambda cell: cells[cell]) or first
+with places.cell():
+    window = st.segmented_control("Items per second over the", [WHOLE, STEADY], default=WHOLE, key="rate",
+                                  bind="query-params", required=True,
+                                  help="The whole window has the workers' start-up in it; the steady state has not, "
+                                       "and short runs have none.")
+rate = steady_rate if window == STEADY else whole_rate
+variants = compare_variants(runs, baseline, rate)
+draw_variants(variants, baseline, label, window or WHOLE)
+draw_latency(variants, concurrency_payoffs(runs, rate), make_label(runs, ("latency_s", "fetch_threads")))
+
+st.subheader("Waits, batch by batch")
+place = choose("Cell", [first, *(cell for cell in cells if cell != first)], "cell", lambda cell: cells[cell]) or first
+members = {run.run_id: run for run in runs if run.cell == place}
+run = choose("Run", list(members), "run",
+             lambda run_id: run_id + (" (noisy)" if members[run_id].noisy else "")) or next(iter(members))
+draw_waits(members[run])
+draw_published(lab.keeper.once("published loading", lambda: published_loading(lab.ask)), variants, baseline, label)

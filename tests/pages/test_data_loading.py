@@ -1,0 +1,182 @@
+"""The Data loading page on real small sweeps: what it says equals the raw rows, recomputed here by hand."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from pathlib import Path
+from statistics import fmean, median, variance
+from typing import Any
+
+import pytest
+from drawn_page import draw, no_exception
+from driven_lab import Lab
+from scipy import stats
+from streamlit.testing.v1 import AppTest
+
+from store.loading import loading_sweeps
+
+PAGE = "pages/Data_loading.py"
+SMALL = {"image_size": 32, "batch_size": 4, "batches": 12, "format": "memmap", "threads": 1}
+
+
+def sweep(lab: Lab, name: str, grid: dict[str, list[Any]], repeats: int = 3, **fixed: Any) -> str:
+    answer = lab.json("sweep", lab.sweep_file(experiment="loading", name=name, grid=grid, repeats=repeats,
+                                              fixed=SMALL | fixed), "--wait")
+    assert set(answer["runs"]) == {"ok"}, answer
+    return str(answer["sweep_id"])
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, image_cache: Path) -> Path:
+    """One lab with every sweep that the tests look at."""
+    lab = Lab.at(tmp_path_factory.mktemp("loading"))
+    lab.home.root.mkdir(parents=True)
+    lab.home.cache.symlink_to(image_cache)
+    sweep(lab, "latency", {"latency_s": [0.0, 0.02], "fetch_threads": [1, 8]}, workers=2, batch_size=8, batches=30)
+    sweep(lab, "no latency", {"fetch_threads": [1, 4]}, workers=0)
+    sweep(lab, "consumers", {"consume_s": [0.0, 0.2]}, workers=2, latency_s=0.005, repeats=2)
+    sweep(lab, "one run", {"workers": [0]}, repeats=1)
+    return lab.home.root
+
+
+@pytest.fixture
+def filled(lab: Lab, measured: Path) -> Lab:
+    shutil.copytree(measured, lab.home.root, symlinks=True)
+    return lab
+
+
+def sweep_id_of(lab: Lab, name: str) -> str:
+    return next(s["sweep_id"] for s in lab.json("sweeps")["sweeps"] if s["name"] == name)
+
+
+def text(page: AppTest) -> str:
+    return " ".join(part.value for part in page.markdown).replace("\\", "")
+
+
+def open_page(lab: Lab, name: str, **query: str) -> AppTest:
+    return draw(PAGE, sweep=sweep_id_of(lab, name), **query)
+
+
+def rates(lab: Lab, name: str, **params: Any) -> list[float]:
+    """Items per second of each run of a cell, from the raw rows of the command line."""
+    runs = lab.json("runs", "--sweep", sweep_id_of(lab, name))["runs"]
+    return [run["metrics"]["items"] / run["metrics"]["end_to_end_s"] for run in runs
+            if all(run["params"][key] == value for key, value in params.items())]
+
+
+def welch(a: list[float], b: list[float]) -> tuple[float, float, float]:
+    """The ratio of geometric means and its 95 % interval, written out."""
+    la, lb = [math.log(x) for x in a], [math.log(x) for x in b]
+    va, vb = variance(la) / len(la), variance(lb) / len(lb)
+    freedom = (va + vb) ** 2 / (va**2 / (len(la) - 1) + vb**2 / (len(lb) - 1))
+    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(va + vb)
+    centre = fmean(la) - fmean(lb)
+    return math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+
+
+def as_shown(a: list[float], b: list[float]) -> str:
+    return "{:.2f} times [{:.2f}, {:.2f}]".format(*welch(a, b))
+
+
+def test_with_latency_concurrent_fetch_pays_by_the_ratio_of_the_raw_rows(filled: Lab) -> None:
+    said = text(open_page(filled, "latency"))
+    concurrent = rates(filled, "latency", latency_s=0.02, fetch_threads=8)
+    serial = rates(filled, "latency", latency_s=0.02, fetch_threads=1)
+    assert len(concurrent) == len(serial) == 3
+    value, low, _ = welch(concurrent, serial)
+    assert low > 1 and value > 1.3, "20 ms per item, eight at a time"
+    assert "concurrent fetch pays from" in said.replace("**", "")
+    assert as_shown(concurrent, serial) in said
+    without = as_shown(rates(filled, "latency", latency_s=0.0, fetch_threads=8),
+                       rates(filled, "latency", latency_s=0.0, fetch_threads=1))
+    assert re.search(r"(from no latency on|With no latency it is [a-z ]+): ", said.replace("**", ""))
+    assert without in said
+
+
+def test_without_latency_it_says_what_the_raw_rows_say(filled: Lab) -> None:
+    said = text(open_page(filled, "no latency")).replace("**", "")
+    concurrent, serial = rates(filled, "no latency", fetch_threads=4), rates(filled, "no latency", fetch_threads=1)
+    _, low, high = welch(concurrent, serial)
+    outcome = "faster" if low > 1 else "slower" if high < 1 else "no difference shown"
+    shown = "pays" if low > 1 else "is not shown to pay"
+    assert (f"With no latency, concurrent fetch by 4 threads {shown}: it is {outcome}, {as_shown(concurrent, serial)} "
+            "the items per second of fetching one by one.") in said
+
+
+def test_variants_are_shown_against_the_chosen_baseline(filled: Lab) -> None:
+    page = open_page(filled, "latency")
+    table = page.dataframe[0].value.set_index("Cell")
+    base = rates(filled, "latency", latency_s=0.0, fetch_threads=1)
+    assert table.loc["fetch_threads=1, latency_s=0.0 (baseline)", "To the baseline"] == "1"
+    for latency, threads in ((0.0, 8), (0.02, 1), (0.02, 8)):
+        row = table.loc[f"fetch_threads={threads}, latency_s={latency}"]
+        assert row["To the baseline"] == as_shown(
+            rates(filled, "latency", latency_s=latency, fetch_threads=threads), base)
+    slow = next(run["cell_key"] for run in filled.json("runs", "--sweep", sweep_id_of(filled, "latency"))["runs"]
+                if run["params"]["latency_s"] == 0.02 and run["params"]["fetch_threads"] == 1)
+    table = open_page(filled, "latency", baseline=slow).dataframe[0].value.set_index("Cell")
+    assert table.loc["fetch_threads=1, latency_s=0.02 (baseline)", "To the baseline"] == "1"
+
+
+def test_a_slow_consumer_is_compute_bound_and_a_slow_loader_loading_bound(filled: Lab) -> None:
+    page = open_page(filled, "consumers")
+    table = page.dataframe[0].value
+    limits = {row["Cell"].removesuffix(" (baseline)"): (row["Limit"], row["Evidence"]) for _, row in table.iterrows()}
+    assert limits["consume_s=0.0"][0] == "loading-bound"
+    assert limits["consume_s=0.2"][0] == "compute-bound"
+    assert "1 loading-bound, 1 compute-bound" in text(page)
+    shares = []
+    for run in filled.json("runs", "--sweep", sweep_id_of(filled, "consumers"))["runs"]:
+        if run["params"]["consume_s"] == 0.2:
+            phases = run["phases"]
+            waited = phases["load_data"]["total_s"] - phases["load_data"]["first_s"]
+            paused = phases["consume"]["total_s"] - phases["consume"]["first_s"]
+            shares.append(waited / (waited + paused))
+    assert f"waiting takes {median(shares):.0%} of the time" in limits["consume_s=0.2"][1]
+
+
+def test_the_strip_shows_the_waits_of_the_chosen_run(filled: Lab) -> None:
+    runs = filled.json("runs", "--sweep", sweep_id_of(filled, "latency"))["runs"]
+    serial = next(run for run in runs if run["params"]["latency_s"] == 0.02 and run["params"]["fetch_threads"] == 1)
+    page = open_page(filled, "latency", cell=serial["cell_key"], run=serial["run_id"])
+    said = text(page)
+    assert "By its waits this run is" in said and "at every turn of the 2 workers" in said
+    assert page.selectbox(key="choose_run").value == serial["run_id"]
+    page = no_exception(page.selectbox(key="choose_sweep").set_value(sweep_id_of(filled, "consumers")).run())
+    assert "at every turn of the 2 workers" in text(page), "another sweep has other cells and runs"
+
+
+def test_the_published_figures_stand_beside(filled: Lab) -> None:
+    said = text(open_page(filled, "latency"))
+    assert "Seed 003 loaded its epoch in 11 min 43 s" in said and "17 min 32 s: 0.67 times the rate" in said
+
+
+def test_one_run_has_no_interval_and_a_steady_state_can_be_missing(filled: Lab) -> None:
+    assert "One cell so far" in text(open_page(filled, "one run"))
+    page = open_page(filled, "latency", rate="steady state")
+    assert "steady state" in " ".join(caption.value for caption in page.caption)
+
+
+def test_an_empty_lab_offers_the_small_preset(lab: Lab) -> None:
+    assert "No loader has been measured yet" in text(draw(PAGE))
+
+
+def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        (tmp_path / "set" / name / "x.jpg").write_text("no image")
+    lab.json("sweep", lab.sweep_file(experiment="loading", name="failing", grid={"workers": [0]}, fixed={
+        "data": str(tmp_path / "set"), "batch_size": 1, "batches": 2, "image_size": 32}), "--wait", expect=(0, 1))
+    page = draw(PAGE)
+    assert "no finished run" in text(page)
+    assert any("1 failed" in caption.value for caption in page.caption)
+
+
+def test_only_sweeps_of_loaders_are_offered(filled: Lab) -> None:
+    from begin import open_keeper
+
+    draw(PAGE)
+    names = set(loading_sweeps(open_keeper().store.cursor())["name"])
+    assert names == {"latency", "no latency", "consumers", "one run"}
