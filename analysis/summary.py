@@ -12,6 +12,9 @@ from analysis.noise import judge_noise
 DEFAULT_PREFETCH = 2
 """Batches each worker keeps ready where the run does not say: torch's own default."""
 
+GAP_S = 1e-6
+"""Times are kept to the nanosecond: what is closer than this is rounding."""
+
 
 class PhaseTimes(NamedTuple):
     """One phase of a run over its batches, as parallel columns."""
@@ -154,7 +157,7 @@ def _derive(batches: BatchTimes, phases: Mapping[str, PhaseTimes], steady: range
     if steady:
         # Throughput of a stretch, not a median of batches: with w workers the waits come in groups of w.
         ends = _finished_at(batches, phases)
-        span_s = float(ends[steady.stop - 1] - ends[steady.start - 1])
+        span_s = float(ends[steady.stop - 1] - ends[steady.start - 1]) - _paused_s(batches, ends, steady)
         derived.append(DerivedMetric("steady_batches", len(steady), "batches"))
         if span_s > 0:
             items = int(np.sum(batches.items[steady.start : steady.stop]))
@@ -166,6 +169,12 @@ def _derive(batches: BatchTimes, phases: Mapping[str, PhaseTimes], steady: range
         derived.append(DerivedMetric("unaccounted_s", max(left_s, 0.0), "s"))
         derived.append(DerivedMetric("overlapped_s", max(-left_s, 0.0), "s"))
     return derived
+
+
+def _paused_s(batches: BatchTimes, ends: np.ndarray[Any, Any], steady: range) -> float:
+    """Batches follow each other without gaps, except where a run stopped its clock between two of them."""
+    gaps = np.asarray(batches.start_s, float)[steady.start : steady.stop] - ends[steady.start - 1 : steady.stop - 1]
+    return float(np.sum(gaps[gaps > GAP_S]))
 
 
 def _finished_at(batches: BatchTimes, phases: Mapping[str, PhaseTimes]) -> np.ndarray[Any, Any]:

@@ -21,7 +21,7 @@ from engine.home import Home
 from engine.params import InputError, shorten
 from engine.sweep_state import process_alive
 
-WEIGHTS = "weights"
+WEIGHTS, STATES = "weights", "states"
 ASIDE = ".removing-"
 FETCHING = "fetching-"
 
@@ -127,6 +127,8 @@ def _title(name: str) -> str:
         return "Generated images of another version"
     if name == WEIGHTS:
         return "Pretrained weights"
+    if name == STATES:
+        return "States of networks that bottleneck runs load"
     for size, folder in IMAGENETTE_FOLDERS.items():
         if name == f"{IMAGENETTE}/{folder}":
             return f"Imagenette, {'full size' if size == 'full' else size}"
@@ -145,6 +147,8 @@ def _again(name: str) -> str:
         return "Not used by this version"
     if name == WEIGHTS:
         return "Downloaded again when a sweep asks for pretrained weights"
+    if name == STATES:
+        return "Made again when a sweep needs it"
     for size, folder in IMAGENETTE_FOLDERS.items():
         if name == f"{IMAGENETTE}/{folder}":
             return f"Must be downloaded again: python lab.py fetch imagenette --size {size}"

@@ -126,7 +126,7 @@ class Clock:
         self._delivered = 0
         self._free_events: list[DeviceEvent] = []
         self._anchor: DeviceEvent | None = None
-        self._anchor_s = self._window_start = self._batch_start = 0.0
+        self._anchor_s = self._window_start = self._batch_start = self._paused_at = 0.0
 
     def start(self) -> None:
         """Open the window: the device idle, an anchor event that ties its timeline to the host's."""
@@ -148,6 +148,22 @@ class Clock:
         self._spans.clear()
         self.flush(everything=True)
         return seconds
+
+    def pause(self) -> float:
+        """Stand still for something that is not measured here; returns the moment. All work on the device is done."""
+        if self.device:
+            self.device.synchronize()
+        self._paused_at = perf_counter()
+        return self._paused_at
+
+    def go_on(self) -> float:
+        """The window is shorter by the pause, and the next batch begins now."""
+        if self.device:
+            self.device.synchronize()
+        now = perf_counter()
+        self._window_start += now - self._paused_at
+        self._batch_start = now
+        return now
 
     def phase(self, name: str, on_device: bool = False) -> HostPhase | EventPhase | IsolatedPhase:
         """`with clock.phase("inference", on_device=True): ...`. Phases of one batch follow each other."""

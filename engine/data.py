@@ -69,6 +69,15 @@ def check_data(name: str, home_cache: Path) -> str:
     return str(root)
 
 
+def list_classes(name: str, cache: Path) -> list[str]:
+    """The class names of a set, in the order of their labels, without listing its images."""
+    name = check_data(name, cache)
+    if name == GENERATED:
+        return list(GENERATED_CLASSES)
+    folders = _class_folders(name, _imagenette_folder(cache) if name == IMAGENETTE else Path(name))
+    return [folder.name for folder in folders]
+
+
 def prepare_data(name: str, items: int, cache: Path, progress: Callable[[int, int], None]) -> None:
     """Make sure that the images are there: draw what is missing of the generated set, count the others."""
     if items < 1:

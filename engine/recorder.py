@@ -32,6 +32,7 @@ class Recorder:
         self._journal, self._tell = journal, tell
         self.last_stage_end = origin
         self._started = False
+        self._measured_from = origin
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -61,7 +62,7 @@ class Recorder:
         """The stage `measure`: gives the clock, and ends with the metrics that only the whole window has."""
         clock = Clock(self.run_id, self.origin, clock_device(device), isolated, self._deliver, self._journal.flush_due)
         self._tell("measure")
-        start = self._begin_stage()
+        self._measured_from = self._begin_stage()
         try:
             clock.start()
             yield clock
@@ -70,10 +71,20 @@ class Recorder:
             # What was measured before a failure is kept; the window itself has no end-to-end time then.
             clock.flush_after_failure()
             raise
-        self.stage_ended("measure", start, perf_counter())
+        self.stage_ended("measure", self._measured_from, perf_counter())
         self.metric("end_to_end_s", end_to_end_s, "s")
         self.metric("batches", clock.batches, "batches")
         self.metric("items", clock.items, "items")
+
+    @contextmanager
+    def aside(self, name: str, clock: Clock) -> Iterator[None]:
+        """A stage between batches of the measured window, and no part of it: validation after an epoch, the next
+        model. The clock stands still; `measure` ends before it and goes on after it as another piece."""
+        self.stage_ended("measure", self._measured_from, clock.pause())
+        with self.stage(name):
+            yield
+        self._tell("measure")
+        self._measured_from = clock.go_on()
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
         """One scalar result; seconds, bytes, items and per-second values carry their unit."""

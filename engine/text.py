@@ -78,15 +78,15 @@ def _classifier() -> Any:
 
 
 class TokenItems:
-    """A map-style set for torch's DataLoader: item i is (token ids, class index). Class i % 10, drawn from the seed and
-    i alone, so that any part of the set is the same whatever else is asked for."""
+    """A map-style set for torch's DataLoader: item i is (token ids, class index). Classes take turns; an item is drawn
+    from the seed and its index alone, so that it is the same however many are asked for."""
 
-    def __init__(self, model: str, items: int, length: int, seed: int = 0) -> None:
+    def __init__(self, model: str, items: int, length: int, seed: int = 0, classes: int | None = None) -> None:
         assert 1 <= length <= LONGEST
         self.vocabulary = TEXT_MODELS[model].vocabulary
         self.items, self.length, self.seed = items, length, seed
-        self.classes = [f"words_{number}" for number in range(TEXT_CLASSES)]
-        self.labels = [index % TEXT_CLASSES for index in range(items)]
+        self.classes = [f"words_{number}" for number in range(classes or TEXT_CLASSES)]
+        self.labels = [index % len(self.classes) for index in range(items)]
 
     def __len__(self) -> int:
         return self.items

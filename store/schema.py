@@ -72,7 +72,7 @@ ABOUT = {
     "attempts": "Every attempt at a run, the superseded ones too; their measurements stay in the journals.",
     "parameters": "What was asked of a run and what took effect (NULL where the run did not say), as JSON values.",
     "stages": "Parts of a run's life, in seconds since it was asked for.",
-    "batches": "Steps of the measured loop, as the host saw them. They follow each other without gaps.",
+    "batches": "Steps of the measured loop, as the host saw them. Without gaps, unless the clock was stopped.",
     "phases": "Named parts of each batch; clock is host, device (CUDA events) or isolated (synchronised).",
     "samples": "Telemetry readings, in seconds since the run was asked for.",
     "metrics": "Scalar results. origin is measured (by the run) or derived (from its rows, when it ended).",

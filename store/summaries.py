@@ -47,8 +47,8 @@ def _summarise_some(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -
                    GROUP BY run_id) w USING (run_id)
         LEFT JOIN (SELECT run_id, max(value) AS window_s FROM metrics WHERE name = 'end_to_end_s'
                    GROUP BY run_id) m USING (run_id)
-        LEFT JOIN (SELECT run_id, min(start_s) AS start_s, max(seconds) AS seconds FROM stages WHERE stage = 'measure'
-                   GROUP BY run_id) g USING (run_id)
+        LEFT JOIN (SELECT run_id, min(start_s) AS start_s, max(start_s + seconds) - min(start_s) AS seconds
+                   FROM stages WHERE stage = 'measure' GROUP BY run_id) g USING (run_id)
         LEFT JOIN environments e ON e.environment_id = r.environment_id
         WHERE r.run_id IN (SELECT unnest(?))""", run_ids)
     gpu_before = _grouped(connection, """

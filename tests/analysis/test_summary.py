@@ -53,6 +53,13 @@ def test_the_steady_state_lies_between_start_up_and_the_idle_loader(
     assert steady_batches(batches, Loader(workers, prefetch)) == expected
 
 
+def test_a_stopped_clock_does_not_slow_the_steady_state() -> None:
+    """Batches of one second, with a pause of 100 s before the fourth: validation after an epoch."""
+    starts = [0.0, 1.0, 2.0, 103.0, 104.0]
+    metrics = metrics_of(summarise(BatchTimes([4] * 5, starts, [1.0] * 5), {}))
+    assert (metrics["steady_batches"], metrics["steady_batch_s"], metrics["steady_items_per_s"]) == (4, 1.0, 4.0)
+
+
 def test_a_run_that_is_too_short_has_no_steady_numbers() -> None:
     summary = summarise(even_batches(4), {"load_data": phase(1, 2, 3, 4)}, workers=4, window_s=4.0)
     assert not any(name.startswith("steady") for name in metrics_of(summary))

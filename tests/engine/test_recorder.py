@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import pytest
@@ -204,3 +204,22 @@ def test_file_outside_of_the_sweeps_folder_is_refused(run: Run, tmp_path: Path) 
     for path in (tmp_path / "elsewhere.txt", run.runs / "link.txt"):
         with pytest.raises(ValueError, match="write it there"):
             run.recorder.keep_file(path, "way out")
+
+
+def test_a_stage_between_batches_is_no_part_of_the_window(run: Run) -> None:
+    with run.recorder.measure() as clock:
+        for _ in range(3):
+            with clock.phase("inference"):
+                sleep(0.01)
+            clock.end_batch(8)
+            with run.recorder.aside("validate", clock):
+                sleep(0.2)
+    stages = run.written(Stage)
+    assert [stage.stage for stage in stages] == ["start_process", *["measure", "validate"] * 3, "measure"]
+    for earlier, later in pairwise(stages[1:]):
+        assert later.start_s == pytest.approx(earlier.start_s + earlier.seconds, abs=0.05)
+    (whole,) = [metric.value for metric in run.flushed(Metric) if metric.name == "end_to_end_s"]
+    measured = sum(stage.seconds for stage in stages if stage.stage == "measure")
+    batches = sum(seconds for record in run.flushed(Batches) for seconds in record.seconds)
+    assert 0.03 <= batches <= whole <= measured + 1e-6, "the pauses are in none of them"
+    assert sum(stage.seconds for stage in stages if stage.stage == "validate") >= 0.6
