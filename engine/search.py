@@ -61,6 +61,9 @@ def search(snapshots: Sequence[Snapshot], executor: Executor, costs: Mapping[str
     seen = 0
     for number, this in enumerate(rounds, 1):
         scores, missing = _already(left.values(), this.until, checkpoint)
+        if missing and len(rounds) > 1:
+            # A round is finished as a whole: who goes on needs its features, and those were not kept.
+            scores, missing = {}, list(left.values())
         found.resumed_models += len(scores)
         done = RoundDone(this, lower_bound(list(left.values()), this.until - this.since), None)
         if missing:

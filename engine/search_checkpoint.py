@@ -42,7 +42,10 @@ class Checkpoint:
         self._file.write(json.dumps([self._key(blocks, items), scored.score, scored.top1]) + "\n")
         self._file.flush()
 
+    def close(self) -> None:
+        self._file.close()
+
     def remove(self) -> None:
         """The run has its result: nothing is left to resume."""
-        self._file.close()
+        self.close()
         self._path.unlink()

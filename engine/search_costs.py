@@ -5,6 +5,7 @@ torch is loaded when called. The CUDA path has not run on a GPU.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
@@ -34,6 +35,8 @@ def allocator_peak(act: Callable[[], object], device: str = "cpu") -> int:
         act()
         torch.cuda.synchronize(device)
         return int(torch.cuda.max_memory_allocated(device) - before)
+    # Without this the profiler writes to the run's log that it found no GPU, as an error.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     # torch.profiler.profile would import the compiler first, which takes seconds; this is what it is made of.
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         act()

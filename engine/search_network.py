@@ -10,6 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.blocks import cut
+from engine.models import MODELS, build_model, image_size_problem, remove_head
 from engine.params import InputError
 from engine.snapshots import StoredModel
 
@@ -34,8 +36,28 @@ def build_blocks(network: dict[str, Any]) -> list[Block]:
     """Every block of a network in order, in evaluation mode, with random weights after torch's current seed."""
     if network.get("family") == "synthetic":
         return _synthetic(network)
+    if network.get("family") == "torchvision":
+        return cut_features(build_model(network["model"], network["image_size"], "random"), network)
     raise InputError(f"network family {network.get('family')!r}: not known here; add the snapshot again with this "
                      "version")
+
+
+def torchvision_network(model: str, image_size: int) -> dict[str, Any]:
+    """Of the vision models only: what is searched over here are images."""
+    if problem := image_size_problem(model, image_size, "random"):
+        raise InputError(problem)
+    if MODELS[model].kind != "vision":
+        raise InputError(f"model={model}: it reads text, and a search runs on images; choose a vision model")
+    return {"family": "torchvision", "model": model, "image_size": image_size}
+
+
+def cut_features(model: torch.nn.Module, network: dict[str, Any]) -> list[Block]:
+    """A torchvision model as blocks that end with the features its last layer would have read."""
+    remove_head(model)
+    # A vision transformer is built for one size; the others run any.
+    size = f"-{network['image_size']}" if MODELS[network["model"]].size_multiple > 1 else ""
+    return [Block(f"{network['model']}{size}:{block.name}", block.module.eval().requires_grad_(False))
+            for block in cut(model)]
 
 
 def _synthetic(network: dict[str, Any]) -> list[Block]:
