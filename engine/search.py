@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.search_checkpoint import Checkpoint
-from engine.search_costs import allocator_peak
+from engine.search_costs import peak_bytes_of
 from engine.search_executor import Counts, Executor, Scored, Timer
 from engine.search_plan import SCORE_EVERY, Plan, Round, Strategy, better_half, lower_bound, plan_round, plan_rounds
 from engine.search_tree import BlockCost, Snapshot
@@ -127,5 +127,5 @@ def measure_peak(plan: Plan, executor: Executor, device: str) -> int:
     """What the allocator gave out for activations in the plan's longest chunk, gone through once more untimed."""
     first = plan.passes[0]
     longest = max(range(len(first.chunks)), key=lambda number: len(first.chunks[number]))
-    return allocator_peak(lambda: executor.execute_untimed(plan, first.in_chunk(longest), first.chunks[longest]),
-                          device)
+    return peak_bytes_of(lambda: executor.execute_untimed(plan, first.in_chunk(longest), first.chunks[longest]),
+                         device)

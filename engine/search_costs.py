@@ -5,13 +5,13 @@ torch is loaded when called. The CUDA path has not run on a GPU.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from engine.allocator_peak import allocator_peak
 from engine.search_tree import BlockCost
 from engine.snapshots import SnapshotStore, StoredModel
 
@@ -24,28 +24,14 @@ CALLS = 5
 PAGE = 4096
 
 
-def allocator_peak(act: Callable[[], object], device: str = "cpu") -> int:
+def peak_bytes_of(act: Callable[[], object], device: str) -> int:
     """The most that torch's allocator gave out during an act beyond what it had given out before."""
     import torch
 
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
+    before = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
+    with allocator_peak(device) as peak:
         act()
-        torch.cuda.synchronize(device)
-        return int(torch.cuda.max_memory_allocated(device) - before)
-    # Without this the profiler writes to the run's log that it found no GPU, as an error.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    # torch.profiler.profile would import the compiler first, which takes seconds; this is what it is made of.
-    with torch.autograd.profiler.profile(profile_memory=True) as profile:
-        act()
-    total = peak = 0
-    events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        total += event.nbytes()
-        peak = max(peak, total)
-    return peak
+    return int((peak.allocated_bytes or 0) - before)
 
 
 def measure_costs(store: SnapshotStore, models: Sequence[StoredModel], modules: dict[str, torch.nn.Module],
@@ -77,7 +63,7 @@ def _measure(module: torch.nn.Module, inputs: tuple[torch.Tensor, torch.Tensor],
     kept: list[torch.Tensor] = []  # the result must not be freed inside the act: its bytes are counted apart
     beside = []
     for given in inputs:
-        peak = allocator_peak(partial(_keep, kept, module, given), device)
+        peak = peak_bytes_of(partial(_keep, kept, module, given), device)
         beside.append(max(peak - kept[-1].nbytes, 0))
     work = max(-(-(beside[1] - beside[0]) // (MANY - FEW)), 0)
     fixed = max(beside[0] - work * FEW, beside[1] - work * MANY, 0)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -162,45 +161,3 @@ def hash_block(kind: str, tensors: Tensors) -> str:
         found.update(f"\0{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
-
-
-def import_model(store: SnapshotStore, name: str, model: str, image_size: int, state: Path | None = None,
-                 seed: int = 0) -> StoredModel:
-    """A torchvision model: with the weights of a safetensors file of its state dict, or random ones."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from engine.models import PRETRAINED_CLASSES, build_model, find_head
-    from engine.search_network import cut_features, torchvision_network
-
-    network = torchvision_network(model, image_size)
-    torch.manual_seed(seed)
-    built = build_model(model, image_size, "random")
-    if state is not None:
-        try:
-            weights = load_file(state)
-            head = weights.get(f"{find_head(built)[0]}.weight")
-            if head is not None and head.shape[0] != PRETRAINED_CLASSES:
-                built = build_model(model, image_size, "random", classes=head.shape[0])
-            built.load_state_dict(weights)
-        except FileNotFoundError:
-            raise InputError(f"state={state}: there is no such file; give a safetensors file") from None
-        except (SafetensorError, OSError) as error:
-            raise InputError(f"state={state}: it cannot be read as safetensors ({error}); other formats can run code "
-                             "when they are read: convert it first") from None
-        except RuntimeError as error:
-            problem = " ".join(str(error).split())[:200]
-            raise InputError(f"state={state}: it does not fit {model} ({problem}); name the model it is of") from None
-    return store.add(name, network, [(block.kind, block.module.state_dict())
-                                     for block in cut_features(built, network)])
-
-
-def stores_folder(cache: Path) -> Path:
-    """Stores that people made, beside the cache: they cannot be made again."""
-    return cache.parent / "snapshots"
-
-
-def list_stores(cache: Path) -> list[str]:
-    folder = stores_folder(cache)
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.is_dir() else []

@@ -63,6 +63,29 @@ def test_wrong_asks_are_one_sentence(lab: Lab) -> None:
     assert "budget_bytes=1000: one item needs" in run["reason"]
 
 
+def test_an_imported_store_is_listed_searched_verified_and_cleaned(lab: Lab) -> None:
+    assert lab.json("snapshots")["stores"] == {}
+    for name, seed in (("one", "1"), ("two", "2")):
+        lab.json("snapshots", "import", "mine", name, "--model", "mobilenet_v2", "--image-size", "32", "--seed", seed)
+    assert lab.json("snapshots")["stores"] == {"mine": ["one", "two"]}
+    assert lab.json("snapshots", "verify", "mine")["problems"] == []
+    file = lab.sweep_file(experiment="search", grid={"strategy": ["halving", "shared_prefix"]}, fixed={
+        "snapshots": "mine", "items": 10, "image_size": 32, "threads": 1})
+    assert lab.json("sweep", file, "--wait")["runs"] == {"ok": 2}
+    for run in lab.json("runs")["runs"]:
+        assert {ranked["model"] for ranked in result_of(lab, run)["ranking"]} == {"one", "two"}
+    lab.json("snapshots", "remove", "mine", "two")
+    assert lab.json("snapshots", "clean", "mine")["freed_bytes"] > 1_000_000
+    listed = lab.json("snapshots", "list", "mine")
+    assert [(snapshot["name"], snapshot["blocks"]) for snapshot in listed["snapshots"]] == [("one", 19)]
+    assert listed["distinct_blocks"] == 19
+    code, _, err = lab.call("snapshots", "verify", "other")
+    assert (code, err) == (2, "error: store other: there is no such store (there are mine); import a snapshot to make "
+                              "it\n")
+    code, _, err = lab.call("snapshots", "import", "mine", "three", "--model", "resnet19")
+    assert (code, "model='resnet19': not known" in err) == (2, True)
+
+
 def wait_for(true: Callable[[], object], what: str) -> None:
     until = time.monotonic() + 120
     while not true():

@@ -13,6 +13,8 @@ PHASES = {
     "backward": "#009e73",
     "optimizer": "#d55e00",
     "score": "#8c6bb1",
+    "load_state": "#56b4e9",
+    "plan": "#b8a200",
     "unaccounted": "#9aa5b1",
 }
 STATUSES = {

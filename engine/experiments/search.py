@@ -23,7 +23,8 @@ from engine.search_items import PATTERNS
 from engine.search_network import synthetic_network
 from engine.search_plan import Strategy
 from engine.settings import NAMED_SETS, DeviceName, check_image_sets, device_setting, no_such_device
-from engine.snapshots import SnapshotStore, StoredModel, check_name, list_stores, stores_folder
+from engine.snapshot_stores import list_stores, stores_folder
+from engine.snapshots import SnapshotStore, StoredModel, check_name
 from engine.synthetic_snapshots import DISTRIBUTIONS, prepare_synthetic, synthetic_folder
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from engine.search_items import draw_patterns
 from engine.search_network import build_modules, synthetic_network
 from engine.search_plan import STRATEGIES, Strategy, better_half, lower_bound, plan_rounds
 from engine.search_tree import BlockCost, Snapshot
-from engine.snapshots import SnapshotStore, StoredModel, import_model
+from engine.snapshot_stores import import_model
+from engine.snapshots import SnapshotStore, StoredModel
 from engine.synthetic_snapshots import prepare_synthetic, synthetic_folder
 
 NETWORK = synthetic_network(blocks=8, channels=4, image_size=6, features=5)

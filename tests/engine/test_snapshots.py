@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from engine.models import build_model, remove_head
 from engine.params import InputError
 from engine.search_network import build_modules
-from engine.snapshots import SnapshotStore, import_model
+from engine.snapshot_stores import import_model
+from engine.snapshots import SnapshotStore
 from engine.synthetic_snapshots import (
     DISTRIBUTIONS,
     draw_descent,
