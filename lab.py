@@ -165,6 +165,30 @@ def models(as_json: bool) -> None:
 
 
 @cli.command()
+@click.argument("action", type=click.Choice(["list", "import", "verify", "remove", "clean"]), default="list")
+@click.argument("store", default="")
+@click.argument("name", default="")
+@click.option("--model", default="resnet18", help="For import: the network, as in `lab.py models`.")
+@click.option("--image-size", default=224, help="For import: the size of the images it will see.")
+@click.option("--state", type=click.Path(path_type=Path), help="For import: its state dict, a safetensors file. "
+                                                               "Without one the weights are random.")
+@click.option("--seed", default=0, help="For import: seeds random weights.")
+@as_json
+def snapshots(action: str, store: str, name: str, model: str, image_size: int, state: Path | None, seed: int,
+              as_json: bool) -> None:
+    """Stores of models to search over: list them, import NAME into STORE, verify, remove NAME, clean unused blocks."""
+    asked = {"action": action, "store": store, "name": name, "model": model, "image_size": image_size, "seed": seed,
+             "state": str(state.absolute()) if state else None}
+    # Weights need torch, which this process never loads.
+    found = subprocess.run([sys.executable, "-m", "engine.snapshot_stores"], cwd=PROJECT, capture_output=True,
+                           text=True, input=json.dumps(asked))
+    if found.returncode:
+        raise InputError((found.stderr.strip().splitlines() or ["the snapshots cannot be read"])[-1])
+    answer = json.loads(found.stdout)
+    print_json(answer) if as_json else click.echo("\n".join(answer["lines"]))
+
+
+@cli.command()
 @as_json
 def experiments(as_json: bool) -> None:
     """The questions the lab can measure with their parameters, the broken ones with their error."""

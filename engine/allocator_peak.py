@@ -58,11 +58,12 @@ def _cuda_peak(device: str, peak: Peak) -> Iterator[None]:
 
 @contextmanager
 def _cpu_peak(peak: Peak) -> Iterator[None]:
-    from torch.profiler import ProfilerActivity, profile
+    from torch.autograd.profiler import profile
 
     # Otherwise the profiler tells the run's log that it found no GPU, as an error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    # What torch.profiler.profile is made of: that one imports the compiler first, which takes seconds in every run.
+    profiler = profile(profile_memory=True)
     try:
         with profiler:
             yield
@@ -77,7 +78,7 @@ def _allocations(profiler: Any) -> list[Allocation]:
     from torch._C._profiler import _EventType
 
     found: list[Allocation] = []
-    branches = list(profiler.profiler.kineto_results.experimental_event_tree())
+    branches = list(profiler.kineto_results.experimental_event_tree())
     while branches:
         branch = branches.pop()
         branches.extend(branch.children)

@@ -20,6 +20,7 @@ from engine.formats import PREPROCESSED
 from engine.home import Home
 from engine.params import InputError, shorten
 from engine.sweep_state import process_alive
+from engine.synthetic_snapshots import CACHE as SYNTHETIC_SNAPSHOTS
 
 WEIGHTS, STATES = "weights", "states"
 ASIDE = ".removing-"
@@ -125,6 +126,8 @@ def _title(name: str) -> str:
         return f"Preprocessed images: {last.rpartition('-')[0]}"
     if name.startswith("generated-"):
         return "Generated images of another version"
+    if name == SYNTHETIC_SNAPSHOTS:
+        return "Synthetic model snapshots"
     if name == WEIGHTS:
         return "Pretrained weights"
     if name == STATES:
@@ -139,7 +142,7 @@ def _again(name: str) -> str:
     last = name.rpartition("/")[2]
     if last.startswith((ASIDE, FETCHING)):
         return "Not needed any more"
-    if name == GENERATED_FOLDER:
+    if name in (GENERATED_FOLDER, SYNTHETIC_SNAPSHOTS):
         return "Made again when a sweep needs it"
     if name.startswith(f"{PREPROCESSED}/"):
         return "Built again from its images when a sweep needs it"

@@ -14,6 +14,8 @@ PHASES = {
     "optimizer": "#d55e00",
     "score": "#8c6bb1",
     "consume": "#56b4e9",
+    "load_state": "#56b4e9",
+    "plan": "#b8a200",
     "unaccounted": "#9aa5b1",
 }
 STATUSES = {

@@ -1,0 +1,131 @@
+"""A search from its first round to its ranking: plan a round, execute it, let the better half stay.
+
+The strategies differ only in the rounds and in the plans that they ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from engine.search_checkpoint import Checkpoint
+from engine.search_costs import peak_bytes_of
+from engine.search_executor import Counts, Executor, Scored, Timer
+from engine.search_plan import SCORE_EVERY, Plan, Round, Strategy, better_half, lower_bound, plan_round, plan_rounds
+from engine.search_tree import BlockCost, Snapshot
+
+
+class Ranked(NamedTuple):
+    model: str
+    score: float
+    top1: float
+    round: int
+    """The last round it was in, counted from 1."""
+    items: int
+    """What its score is from."""
+
+
+@dataclass
+class RoundDone:
+    """A round with what was predicted for it."""
+
+    round: Round
+    bound_block_items: int
+    plan: Plan | None
+    """None when an earlier attempt had all scores."""
+
+
+@dataclass
+class Found:
+    ranking: list[Ranked] = field(default_factory=list)
+    rounds: list[RoundDone] = field(default_factory=list)
+    predicted: Counts = field(default_factory=Counts)
+    resumed_models: int = 0
+    """Scores that an earlier attempt had finished."""
+
+
+class Budget(NamedTuple):
+    bytes: int
+    batch_items: int
+
+
+def search(snapshots: Sequence[Snapshot], executor: Executor, costs: Mapping[str, BlockCost], item_bytes: int,
+           items: int, strategy: Strategy, budget: Budget, clock: Timer,
+           checkpoint: Checkpoint | None = None) -> Found:
+    """Best first. Models that left earlier rank behind those that stayed, by the score of their last round."""
+    found, ranks = Found(), {}
+    rounds = plan_rounds(len(snapshots), items, strategy)
+    shares = _Shares(items, sum(r.models * (r.until - r.since) for r in rounds))
+    left = {snapshot.name: snapshot for snapshot in snapshots}
+    seen = 0
+    for number, this in enumerate(rounds, 1):
+        scores, missing = _already(left.values(), this.until, checkpoint)
+        if missing and len(rounds) > 1:
+            # A round is finished as a whole: who goes on needs its features, and those were not kept.
+            scores, missing = {}, list(left.values())
+        found.resumed_models += len(scores)
+        done = RoundDone(this, lower_bound(list(left.values()), this.until - this.since), None)
+        if missing:
+            # After a resume the features of earlier rounds are gone: those who are left see all items again.
+            fresh = range(seen, this.until)
+            with clock.phase("plan"):
+                done.plan = plan_round(missing, fresh, strategy, costs, item_bytes, budget.bytes, budget.batch_items,
+                                       None if len(rounds) > 1 else SCORE_EVERY)
+            found.predicted = _add(found.predicted, done.plan)
+            scores |= executor.execute(done.plan, clock, shares.take, _remember(left, this.until, checkpoint))
+            seen = this.until
+        found.rounds.append(done)
+        ranks.update({name: Ranked(name, *scored, number, this.until) for name, scored in scores.items()})
+        stay = better_half({name: scored.score for name, scored in scores.items()})
+        left = {name: left[name] for name in stay}
+    found.ranking = sorted(ranks.values(), key=lambda ranked: (-ranked.round, -ranked.score, ranked.model))
+    return found
+
+
+def _already(snapshots: Iterable[Snapshot], until: int,
+             checkpoint: Checkpoint | None) -> tuple[dict[str, Scored], list[Snapshot]]:
+    known: dict[str, Scored] = {}
+    missing = []
+    for snapshot in snapshots:
+        if checkpoint and (scored := checkpoint.find(snapshot.blocks, until)):
+            known[snapshot.name] = scored
+        else:
+            missing.append(snapshot)
+    return known, missing
+
+
+def _remember(left: Mapping[str, Snapshot], until: int,
+              checkpoint: Checkpoint | None) -> Callable[[dict[str, Scored]], None]:
+    def remember(scored: dict[str, Scored]) -> None:
+        if checkpoint:
+            for name, score in scored.items():
+                checkpoint.add(left[name].blocks, until, score)
+
+    return remember
+
+
+def _add(counts: Counts, plan: Plan) -> Counts:
+    return Counts(counts.block_items + plan.block_items, counts.repeated_block_items + plan.repeated_block_items,
+                  counts.loads + plan.loads)
+
+
+class _Shares:
+    """Spreads the items of a search over its batches: an item counts once when all models that had to see it have."""
+
+    def __init__(self, items: int, pairs: int) -> None:
+        self._items, self._pairs, self._done, self._given = items, pairs, 0, 0
+
+    def take(self, pairs: int) -> int:
+        self._done += pairs
+        due = min(self._items * self._done // self._pairs, self._items) - self._given
+        self._given += due
+        return due
+
+
+def measure_peak(plan: Plan, executor: Executor, device: str) -> int:
+    """What the allocator gave out for activations in the plan's longest chunk, gone through once more untimed."""
+    first = plan.passes[0]
+    longest = max(range(len(first.chunks)), key=lambda number: len(first.chunks[number]))
+    return peak_bytes_of(lambda: executor.execute_untimed(plan, first.in_chunk(longest), first.chunks[longest]),
+                         device)

@@ -1,0 +1,120 @@
+"""Searches as sweeps: every strategy in the store like any run, and kill -9 in the middle of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from driven_lab import Lab
+
+from engine.home import SweepFolder
+from engine.search_plan import STRATEGIES
+from engine.sweep_state import read_state
+
+SMALL = {"models": 6, "blocks": 8, "channels": 4, "items": 100, "image_size": 4, "threads": 1}
+
+
+def result_of(lab: Lab, run: dict[str, Any]) -> Any:
+    path = lab.home.sweep(run["sweep_id"]).runs / f"{run['run_id']}-search.json"
+    return json.loads(path.read_text())
+
+
+def test_strategies_are_runs_like_any_other(lab: Lab) -> None:
+    file = lab.sweep_file(experiment="search", grid={"strategy": list(STRATEGIES)},
+                          fixed={**SMALL, "snapshots": "quarter", "batch_size": 40})
+    sweep_id = lab.json("sweep", file, "--wait")["sweep_id"]
+    runs = {run["params"]["strategy"]: run for run in lab.json("runs", "--sweep", sweep_id)["runs"]}
+    assert [run["status"] for run in runs.values()] == ["ok"] * 4
+    for run in runs.values():
+        assert run["metrics"]["items"] == 100
+        assert {"plan", "load_state", "data_to_device", "inference", "score"} == set(run["phases"])
+        assert run["metrics"]["activation_peak_bytes"] <= run["metrics"]["predicted_peak_bytes"]
+        assert run["metrics"]["resumed_models"] == 0
+    work = {name: run["metrics"]["block_items"] for name, run in runs.items()}
+    assert work["exhaustive"] == runs["exhaustive"]["metrics"]["exhaustive_block_items"] == 6 * 8 * 100
+    for name in ("shared_prefix", "shared_prefix_halving"):
+        assert work[name] == runs[name]["metrics"]["bound_block_items"]
+    assert work["shared_prefix_halving"] < work["halving"] < work["exhaustive"]
+    rankings = {name: [ranked["model"] for ranked in result_of(lab, run)["ranking"]] for name, run in runs.items()}
+    assert rankings["exhaustive"] == rankings["shared_prefix"]
+    assert rankings["halving"] == rankings["shared_prefix_halving"]
+    assert list((lab.home.sweep(sweep_id).path / "checkpoints").iterdir()) == []
+    files = lab.json("show", runs["halving"]["run_id"])["files"]
+    assert [kept["title"] for kept in files] == ["Ranking, rounds, and what the models share"]
+
+
+def test_wrong_asks_are_one_sentence(lab: Lab) -> None:
+    for grid, fixed, sentence in [
+        ({"snapshots": ["none"]}, {}, "snapshots=none: there is no such store (there are top_layers, quarter, half)"),
+        ({"snapshots": ["../up"]}, {}, "snapshots=../up: must be one of top_layers, quarter, half or the name of"),
+        ({"strategy": ["random"]}, {}, "strategy=random: must be one of exhaustive, halving"),
+    ]:
+        code, _, err = lab.call("sweep", lab.sweep_file(experiment="search", grid=grid, fixed=fixed))
+        assert (code, sentence in err) == (2, True), err
+    file = lab.sweep_file(experiment="search", grid={"budget_bytes": [1000]}, fixed=SMALL)
+    lab.json("sweep", file, "--wait", expect=1)
+    (run,) = lab.json("runs")["runs"]
+    assert run["status"] == "failed"
+    assert "budget_bytes=1000: one item needs" in run["reason"]
+
+
+def test_an_imported_store_is_listed_searched_verified_and_cleaned(lab: Lab) -> None:
+    assert lab.json("snapshots")["stores"] == {}
+    for name, seed in (("one", "1"), ("two", "2")):
+        lab.json("snapshots", "import", "mine", name, "--model", "mobilenet_v2", "--image-size", "32", "--seed", seed)
+    assert lab.json("snapshots")["stores"] == {"mine": ["one", "two"]}
+    assert lab.json("snapshots", "verify", "mine")["problems"] == []
+    file = lab.sweep_file(experiment="search", grid={"strategy": ["halving", "shared_prefix"]}, fixed={
+        "snapshots": "mine", "items": 10, "image_size": 32, "threads": 1})
+    assert lab.json("sweep", file, "--wait")["runs"] == {"ok": 2}
+    for run in lab.json("runs")["runs"]:
+        assert {ranked["model"] for ranked in result_of(lab, run)["ranking"]} == {"one", "two"}
+    lab.json("snapshots", "remove", "mine", "two")
+    assert lab.json("snapshots", "clean", "mine")["freed_bytes"] > 1_000_000
+    listed = lab.json("snapshots", "list", "mine")
+    assert [(snapshot["name"], snapshot["blocks"]) for snapshot in listed["snapshots"]] == [("one", 19)]
+    assert listed["distinct_blocks"] == 19
+    code, _, err = lab.call("snapshots", "verify", "other")
+    assert (code, err) == (2, "error: store other: there is no such store (there are mine); import a snapshot to make "
+                              "it\n")
+    code, _, err = lab.call("snapshots", "import", "mine", "three", "--model", "resnet19")
+    assert (code, "model='resnet19': not known" in err) == (2, True)
+
+
+def wait_for(true: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < until, f"did not come about: {what}"
+        time.sleep(0.01)
+
+
+def finished_scores(folder: SweepFolder) -> int:
+    files = list((folder.path / "checkpoints").glob("*")) if (folder.path / "checkpoints").is_dir() else []
+    return sum(len(file.read_text().split("\n")) - 2 for file in files)
+
+
+def test_a_killed_search_does_not_compute_finished_models_again(lab: Lab, tmp_path: Path) -> None:
+    models, blocks, items = 24, 16, 6000
+    file = lab.sweep_file(experiment="search", grid={"strategy": ["exhaustive"]}, fixed={
+        "models": models, "blocks": blocks, "channels": 16, "items": items, "threads": 1})
+    folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
+    wait_for(lambda: finished_scores(folder) >= 3, "three models are scored")
+    (run,) = read_state(folder).runs.values()
+    assert run.pid
+    os.kill(run.pid, signal.SIGKILL)
+    wait_for(lambda: not read_state(folder).open, "the sweep has ended")
+    finished = finished_scores(folder)
+    assert 3 <= finished < models, "killed in mid-search"
+    assert lab.json("resume", folder.sweep_id, "--wait")["runs"] == {"ok": 1}
+    (resumed,) = lab.json("runs")["runs"]
+    assert resumed["attempt"] == 2
+    assert resumed["metrics"]["resumed_models"] == finished
+    assert resumed["metrics"]["block_items"] == (models - finished) * blocks * items
+    ranking = result_of(lab, resumed)["ranking"]
+    assert sorted(ranked["model"] for ranked in ranking) == [f"model_{number:02d}" for number in range(models)]
+    assert [ranked["score"] for ranked in ranking] == sorted((r["score"] for r in ranking), reverse=True)
