@@ -80,12 +80,17 @@ class MappedItems:
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         """A whole batch. Neighbours, which is what a loader in order asks for, are one copy."""
+        import torch
+        from torch.utils.data import get_worker_info
+
+        pixels, labels = self._mapped()
+        chosen = slice(indices[0], indices[0] + len(indices))
+        neighbours = list(indices) == list(range(chosen.start, chosen.stop))
+        if neighbours and get_worker_info() is None:
+            return torch.from_numpy(pixels[chosen].copy()), torch.from_numpy(labels[chosen].copy())
         batch = self.new_batch(len(indices))
-        first, count = indices[0], len(indices)
-        if all(index == first + place for place, index in enumerate(indices)):
-            pixels, labels = self._mapped()
-            batch[0].numpy()[:] = pixels[first : first + count]
-            batch[1].numpy()[:] = labels[first : first + count]
+        if neighbours:
+            batch[0].numpy()[:], batch[1].numpy()[:] = pixels[chosen], labels[chosen]
         else:
             for place, index in enumerate(indices):
                 self.copy_into(batch, place, index)
@@ -93,12 +98,14 @@ class MappedItems:
 
     def new_batch(self, count: int) -> Batch:
         """Memory for a batch; in a loader's worker it is shared, so that handing it over copies nothing."""
+        import numpy as np
         import torch
         from torch.utils.data import get_worker_info
 
         shape = (count, 3, self.image_size, self.image_size)
         if get_worker_info() is None:
-            return torch.empty(shape), torch.empty(count, dtype=torch.int64)
+            # numpy asks the kernel for huge pages: filling new memory takes far fewer page faults than torch's own.
+            return torch.from_numpy(np.empty(shape, np.float32)), torch.empty(count, dtype=torch.int64)
         # As torch's own collation does it.
         storage = torch.UntypedStorage._new_shared(count * self.record_bytes, device="cpu")
         return torch.empty(0).set_(storage, 0, shape), torch.empty(count, dtype=torch.int64)
