@@ -115,7 +115,7 @@ def heat_map(frame: pd.DataFrame, title: str, format: str = ",.3~f") -> alt.Laye
                  alt.Tooltip("value:Q", title=title, format=format)])
     labels = base.mark_text(fontSize=12).encode(
         text="label:N", color=alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value("#1c2733")))
-    return alt.layer(boxes, labels).properties(height=36 * frame["batch_size"].nunique() + 120)
+    return alt.layer(boxes, labels).properties(height=36 * frame["batch_size"].nunique() + 190)
 
 
 def first_frame(found: Mapping[Pair, Estimate]) -> pd.DataFrame:

@@ -74,7 +74,7 @@ def _regret_columns(top: int, per_item: bool) -> dict[str, Any]:
             "total_s": number("Total (s per image)" if per_item else "Total (s)", format="%.4g",
                               help="Summed over models"),
             "top_n": number(f"Top {top}", help=f"Models for which it is among the {top} fastest; ties all count"),
-            "against_best": st.column_config.TextColumn("Time against the best", width="medium"),
+            "against_best": st.column_config.TextColumn("Time against the best", width="large"),
             "published_regret": number("Seed 004: regret (%)", format="%.2f"),
             "published_top3": number("Seed 004: top 3"),
             "missing": st.column_config.TextColumn("No time for", width="medium")}
