@@ -42,12 +42,12 @@ if not any(grid.count() for grid in grids):
 group = [grid for grid in choose_group(beside_each_other(grids)) if grid.count()]
 if not group:
     invite("No run of this grid has a time: choose another.")
+everyone = list(dict.fromkeys(model for grid in group for model in grid.models))
+models = choose_many("Models", everyone, "models", str, everyone)
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    everyone = list(dict.fromkeys(model for grid in group for model in grid.models))
-    models = choose_many("Models", everyone, "models", str, everyone)
     top = st.number_input("Top n", 1, 100, TOP, key="top", bind="query-params", width=130)
     per_item = any(grid.items() for grid in group) and st.toggle(
-        "Time per image", key="per_image", bind="query-params",
+        "Time per image", any(grid.unequal_work for grid in group), key="per_image", bind="query-params",
         help="For cells that measured unequal numbers of images: end-to-end time divided by images, start-up included")
 views = [view for grid in group
          if (view := lab.keeper.once(("grid view", tuple(chosen), grid.place, str(grid.setting), tuple(models), top,

@@ -38,6 +38,8 @@ ALL = "all models"
 INTERVAL_NOTE = ("Bars: median over runs. Whiskers: 95 % interval over runs (t on logarithms); none where a cell has "
                  "one run.")
 Draw = Callable[[GridView, str], None]
+CARD_PX = 400
+"""A chart that stands beside another needs as much."""
 
 
 class Family(NamedTuple):
@@ -76,8 +78,9 @@ def title_of(view: GridView) -> str:
 
 
 def draw_recommendations(views: Sequence[GridView]) -> None:
-    for view, column in zip(views, st.columns(len(views), border=True), strict=True):
-        with column:
+    cards = st.grid(len(views), min_column_width=CARD_PX, border=True)
+    for view in views:
+        with cards.cell():
             st.markdown(f"##### {safe(title_of(view))}")
             st.markdown(about_recommendation(view))
             if sentence := about_limits(view):
@@ -98,10 +101,10 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
 
 
 def draw_beside(views: Sequence[GridView], draw: Draw, wide: bool = False) -> None:
-    """The same figure of each format, side by side; wide ones below each other."""
-    places = [st.container() for _ in views] if wide else st.columns(len(views))
-    for view, place in zip(views, places, strict=True):
-        with place:
+    """The same figure of each format, side by side; wide ones, and all of them in a narrow window, below each other."""
+    places = st.grid(1 if wide else len(views), min_column_width=CARD_PX, gap="medium")
+    for view in views:
+        with places.cell():
             if len(views) > 1:
                 st.markdown(f"##### {safe(title_of(view))}")
             draw(view, view.grid.format)

@@ -65,7 +65,8 @@ def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, m
 
 
 def _height(groups: int, series: int) -> int:
-    return max(groups * (series * BAR_PX + 10), 80)
+    """Of the bars, and of the axis and the legend around them."""
+    return groups * (series * BAR_PX + 14) + 130
 
 
 def phase_frame(view: GridView, cells: Sequence[CellTime]) -> pd.DataFrame:

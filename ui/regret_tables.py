@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.grid_view import GridView
 from analysis.grids import Pair
 from analysis.limits import find_limit, next_step
-from ui.batch_workers_page import choose_model, draw_beside
+from ui.batch_workers_page import CARD_PX, choose_model, draw_beside
 from ui.figure import draw_figure, draw_rows_button
 from ui.grid_charts import heat_frame, heat_map
 from ui.grid_findings import about_heat, about_objectives
@@ -132,11 +132,12 @@ def draw_published(published: pd.DataFrame) -> None:
     """Seed 004's own regrets, as it published them."""
     st.markdown(f"What seed 004 published, beside which own results stand. {PUBLISHED_NOTE}")
     titles = {"imagenette": "JPEG images", "preprocessed_ssd": "Preprocessed, on an SSD"}
-    for data, column in zip(titles, st.columns(2), strict=True):
+    places = st.grid(2, min_column_width=CARD_PX, gap="medium")
+    for data in titles:
         rows = published[published["data"] == data]
         values: dict[Pair, float | None] = {Pair(row.batch_size, row.workers): row.mean_regret
                                             for row in rows.itertuples()}
-        with column:
+        with places.cell():
             st.markdown(f"##### {titles[data]}")
             if not values:
                 continue
