@@ -13,7 +13,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from msgspec import to_builtins
@@ -34,18 +34,30 @@ from engine.launch import cancel as cancel_sweep
 from engine.launch import extend as extend_sweep
 from engine.launch import find_sweep, launch, wait_until_ended
 from engine.launch import resume as resume_sweep
+from engine.memory_methods import Method
+from engine.models import is_text
 from engine.noise_check import CHECK_S, LONGEST_S, run_check
 from engine.params import InputError, allowed_values
+from engine.predict_memory import input_problem
 from engine.registry import Broken, default_values, load_all
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
+from engine.training_step import OptimizerName
 from store.compaction import compact as compact_store
 from store.database import Store, StoreHeld, StoreUnusable, check_free
 from store.export import TABLES, export_sweep
 from store.grids import grid_runs
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
-from ui.terminal_tables import print_doctor, print_noise, print_regret, print_run, print_runs, print_sweeps
+from ui.terminal_tables import (
+    print_doctor,
+    print_noise,
+    print_prediction,
+    print_regret,
+    print_run,
+    print_runs,
+    print_sweeps,
+)
 
 PROBLEMS = (InputError, DataError, StoreHeld, StoreUnusable, JournalDamage)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
@@ -162,6 +174,29 @@ def models(as_json: bool) -> None:
         for model in listed:
             click.echo(f"{model['name']:<14} {model['kind']:<8} {model['parameters']:>12,} parameters "
                        f"{model['blocks']:>4} blocks")
+
+
+@cli.command("predict-memory")
+@click.option("--model", required=True, help="As `lab.py models` names it.")
+@click.option("--batch-size", required=True, type=click.IntRange(1, 1_048_576), help="Images or texts per step.")
+@click.option("--method", default="plain", type=click.Choice(get_args(Method)), help="How it is trained.")
+@click.option("--image-size", default=224, type=click.IntRange(1, 2048), help="Side of an image in pixels.")
+@click.option("--tokens", default=128, type=click.IntRange(1, 512), help="Length of a text, for text models.")
+@click.option("--optimizer", default="sgd_momentum", type=click.Choice(get_args(OptimizerName)))
+@as_json
+def predict_memory(model: str, batch_size: int, method: Any, image_size: int, tokens: int, optimizer: str,
+                   as_json: bool) -> None:
+    """What a training step would need, without allocating it."""
+    size = tokens if is_text(model) else image_size
+    if problem := input_problem(model, method, size):
+        raise InputError(problem)
+    asked = {"model": model, "batch_size": batch_size, "method": method, "size": size, "optimizer": optimizer}
+    # Shapes are followed through torch, which this process never loads.
+    found = subprocess.run([sys.executable, "-m", "engine.predict_memory", json.dumps(asked)], cwd=PROJECT,
+                           capture_output=True, text=True)
+    if found.returncode:
+        raise InputError(f"this cannot be predicted: {(found.stderr.strip().splitlines() or ['no message'])[-1]}")
+    print_json(json.loads(found.stdout)) if as_json else print_prediction(json.loads(found.stdout))
 
 
 @cli.command()

@@ -99,10 +99,14 @@ def _pieces(model: Any) -> list[tuple[str, Any]]:
         layers = model.encoder.layers.named_children()
         return [("stem", vit["PatchStem"](model)), *((f"encoder.{name}", layer) for name, layer in layers),
                 ("head", vit["TokenHead"](model))]
-    if hasattr(model, "layer4") and hasattr(model, "maxpool"):
+    if hasattr(model, "cut"):
+        pieces: list[tuple[str, Any]] = model.cut()
+        return pieces
+    if hasattr(model, "layer4"):
         body = [(f"layer{stage}.{name}", block) for stage in range(1, 5)
                 for name, block in model.get_submodule(f"layer{stage}").named_children()]
-        stem = sequence(conv1=model.conv1, bn1=model.bn1, relu=model.relu, maxpool=model.maxpool)
+        pool = {"maxpool": model.maxpool} if hasattr(model, "maxpool") else {}
+        stem = sequence(conv1=model.conv1, bn1=model.bn1, relu=model.relu, **pool)
         return [("stem", stem), *body, ("head", sequence(avgpool=model.avgpool, flatten=nn.Flatten(), fc=model.fc))]
     if hasattr(model, "features") and hasattr(model, "classifier"):
         first, *middle, last = model.features.named_children()

@@ -1,4 +1,4 @@
-"""The models: twelve vision models and two text models. Names, allowed image sizes, construction, description.
+"""The models: vision models, RevNets and what they are compared with, two text models. Names, sizes, construction.
 
 Importable without torch; `python -m engine.models` prints the description for processes that must not load it.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.revnets import ADJUSTED, build_adjusted_resnet, build_revnet
 from engine.text import TEXT_MODELS, build_text_model
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PRETRAINED_CLASSES = 1000
 PRETRAINED_NAME = "IMAGENET1K_V1"
 # The classes of the repeating blocks, by name: importing them would load torch.
 BLOCK_TYPES = {"BasicBlock", "Bottleneck", "InvertedResidual", "FusedMBConv", "MBConv", "EncoderBlock", "BertLayer",
-               "RobertaLayer"}
+               "RobertaLayer", "RevUnit"}
 
 
 class ModelError(ValueError):
@@ -42,6 +43,9 @@ class ModelEntry:
     size_multiple: int
     smallest_size: int
     summary: str
+    classes: int = PRETRAINED_CLASSES
+    """How many it is built with when nobody says; pretrained weights are for 1000 only."""
+    pretrained: bool = True
 
 
 def _convolutional(name: str, torchvision_name: str, summary: str) -> ModelEntry:
@@ -54,8 +58,13 @@ def _transformer(name: str, patch_size: int, summary: str) -> ModelEntry:
     return ModelEntry(name, "vision", name, patch_size, patch_size, summary)
 
 
+def _small(name: str, summary: str) -> ModelEntry:
+    # Two or three halvings only; RevNets and the networks seed 003 compares them with have 100 classes.
+    return ModelEntry(name, "vision", "", 1, 8, summary, classes=100, pretrained=False)
+
+
 def _text(name: str, summary: str) -> ModelEntry:
-    return ModelEntry(name, "text", "", 1, 1, summary)
+    return ModelEntry(name, "text", "", 1, 1, summary, pretrained=False)
 
 
 MODELS: dict[str, ModelEntry] = {
@@ -73,10 +82,18 @@ MODELS: dict[str, ModelEntry] = {
         _transformer("vit_l_16", 16, "vision transformer, large, 16 px patches, 24 encoder layers"),
         _transformer("vit_b_32", 32, "vision transformer, base, 32 px patches, 12 encoder layers"),
         _transformer("vit_l_32", 32, "vision transformer, large, 32 px patches, 24 encoder layers"),
+        *(_small(f"revnet_{units}", f"reversible network, 3 stages of {units} units") for units in (3, 5, 9, 18)),
+        _small("adjusted_resnet18", "narrow residual network without pooling in its stem, 8 basic blocks"),
+        _small("adjusted_resnet34", "narrow residual network without pooling in its stem, 16 basic blocks"),
+        _small("adjusted_resnet50", "narrow residual network without pooling in its stem, 16 bottleneck blocks"),
         _text("bert", "BERT base, 12 layers, from its configuration"),
         _text("roberta", "RoBERTa base, 12 layers, from its configuration"),
     )
 }
+
+
+def is_text(model: str) -> bool:
+    return model in TEXT_MODELS
 
 
 def text_problem(model: str) -> str | None:
@@ -102,6 +119,8 @@ def image_size_problem(model: str, image_size: int, weights: str) -> str | None:
             f"image_size={image_size}: {model} cuts images into patches of {entry.size_multiple} px and needs a "
             f"multiple of that, such as {below} or {below + entry.size_multiple}."
         )
+    if weights == "pretrained" and not entry.pretrained:
+        return f"weights='pretrained': there are none for {model}; choose random weights."
     if weights == "pretrained" and entry.size_multiple > 1 and image_size != 224:
         return (
             f"image_size={image_size}: {model} with pretrained weights takes 224 only, its positions were learnt "
@@ -111,11 +130,12 @@ def image_size_problem(model: str, image_size: int, weights: str) -> str | None:
 
 
 def build_model(
-    name: str, image_size: int, weights: Weights, classes: int = PRETRAINED_CLASSES, weights_cache: Path | None = None
+    name: str, image_size: int, weights: Weights, classes: int | None = None, weights_cache: Path | None = None
 ) -> torch.nn.Module:
     """The model in training mode on the current device. Random weights follow torch's current seed; pretrained ones
     are downloaded once into `weights_cache` (None: torch's own cache folder), the last layer is new when `classes`
-    is not 1000. A text model has no image size and no pretrained weights here."""
+    is not 1000. `classes` None: as many as the model is known for. A text model has no image size and no pretrained
+    weights here."""
     from torchvision import models
 
     problem = None if name in TEXT_MODELS else image_size_problem(name, image_size, weights)
@@ -123,12 +143,18 @@ def build_model(
         problem = f"weights='pretrained': {name} is built from its configuration only; choose random weights."
     if weights not in ("random", "pretrained"):
         problem = f"weights={weights!r}: must be 'random' or 'pretrained'."
+    if classes is None:
+        classes = MODELS[name].classes if name in MODELS else PRETRAINED_CLASSES
     if classes < 1:
         problem = f"classes={classes}: must be at least 1."
     if problem is not None:
         raise ModelError(problem)
     if name in TEXT_MODELS:
         return build_text_model(name, classes)
+    if name in ADJUSTED:
+        return build_adjusted_resnet(name, classes)
+    if name.startswith("revnet_"):
+        return build_revnet(int(name.removeprefix("revnet_")), classes)
     entry = MODELS[name]
     # Only the transformers are built for one size.
     size: dict[str, Any] = {"image_size": image_size} if entry.size_multiple > 1 else {}

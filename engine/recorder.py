@@ -16,7 +16,7 @@ from engine.journal import Batches, Effective, Event, File, JournalWriter, Metri
 from engine.moment import utc_now
 
 STAGES = ("start_process", "prepare_data", "init_model", "load_state", "model_to_device", "warm_up", "measure",
-          "score", "validate", "finish")
+          "measure_memory", "score", "validate", "finish")
 
 
 class Skip(Exception):

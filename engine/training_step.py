@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.models import MODELS
 from engine.params import setting
+from engine.text import SPECIAL_TOKENS, TEXT_MODELS
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +33,17 @@ def make_optimizer(name: OptimizerName, model: torch.nn.Module) -> torch.optim.O
             return optim.Adam(parameters, lr=0.001)
         case "adamw":
             return optim.AdamW(parameters, lr=0.001)
+
+
+def make_batch(model: str, batch_size: int, size: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random inputs and labels of the right shape: images of `size` px, or texts of `size` tokens."""
+    import torch
+
+    entry = MODELS[model]
+    labels = torch.randint(0, entry.classes, (batch_size,), device=device)
+    if entry.kind == "text":
+        return torch.randint(SPECIAL_TOKENS, TEXT_MODELS[model].vocabulary, (batch_size, size), device=device), labels
+    return torch.rand((batch_size, 3, size, size), device=device), labels
 
 
 def train_once(model: Any, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, labels: torch.Tensor,

@@ -110,6 +110,15 @@ def print_doctor(report: dict[str, Any]) -> None:
         _print(_text(f"missing: {sentence}"))
 
 
+def print_prediction(found: dict[str, Any]) -> None:
+    _print(_text(f"about {size(found['peak_bytes'])} at the peak of a training step (predicted in "
+                 f"{seconds(found['seconds'])}, nothing of it allocated)"))
+    table = Table("category", "at the peak", box=None)
+    for category, held in found["by_category"].items():
+        table.add_row(*map(_text, (category.replace("_", " "), size(held))))
+    _print(table)
+
+
 def print_noise(found: Quietness, others_cpu_cores: float | None, steal_share: float | None) -> None:
     _print(_text(f"{found.verdict}: {found.meaning}"))
     for reason in found.reasons:

@@ -145,16 +145,15 @@ def run_try(params: Params, batch_size: int) -> Memory:
     from engine.allocator_peak import allocator_peak
     from engine.devices import autocast, begin_torch
     from engine.models import build_model
-    from engine.training_step import make_optimizer, train_once
+    from engine.training_step import make_batch, make_optimizer, train_once
 
     device = begin_torch(params, params.device)
     budget_bytes, usable_bytes = _limit_memory(params, device)
     precision = autocast(device, params.precision)
     with allocator_peak(device) as peak:
         model = build_model(params.model, params.image_size, "random").to(device)
-        pixels = torch.rand((batch_size, 3, params.image_size, params.image_size), device=device)
+        pixels, labels = make_batch(params.model, batch_size, params.image_size, device)
         if params.mode == "training":
-            labels = torch.randint(0, 1000, (batch_size,), device=device)
             optimizer = make_optimizer(params.optimizer, model.train())
             for _ in range(PASSES):
                 train_once(model, optimizer, pixels, labels, precision)

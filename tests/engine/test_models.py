@@ -30,6 +30,13 @@ PUBLISHED = {
     "vit_l_16": (304_326_632, 24),
     "vit_b_32": (88_224_232, 12),
     "vit_l_32": (306_535_400, 24),
+    "revnet_3": (476_020, 9),
+    "revnet_5": (796_468, 15),
+    "revnet_9": (1_437_364, 27),
+    "revnet_18": (2_879_380, 54),
+    "adjusted_resnet18": (746_436, 8),
+    "adjusted_resnet34": (1_393_476, 16),
+    "adjusted_resnet50": (1_581_700, 16),
     "bert": (109_482_240, 12),
     "roberta": (124_645_632, 12),
 }
@@ -77,7 +84,7 @@ def test_every_model_trains_on_one_image_of_64_px(name: str) -> None:
     import torch
 
     with torch.device("meta"):
-        assert build_model(name, 64, "random")(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
+        assert build_model(name, 64, "random")(torch.zeros(1, 3, 64, 64)).shape == (1, MODELS[name].classes)
 
 
 def test_random_weights_follow_the_seed() -> None:
@@ -116,7 +123,7 @@ def test_a_size_is_allowed_exactly_when_it_is_a_large_enough_multiple(name: str,
     entry = MODELS[name]
     allowed = size >= entry.smallest_size and size % entry.size_multiple == 0
     assert (image_size_problem(name, size, "random") is None) == allowed
-    assert image_size_problem(name, 224, "pretrained") is None
+    assert (image_size_problem(name, 224, "pretrained") is None) == entry.pretrained
 
 
 def test_wrong_weights_and_classes_are_one_sentence() -> None:
