@@ -13,10 +13,16 @@ from typing import NamedTuple
 
 
 class Work(NamedTuple):
+    """Over all rounds of a search."""
+
     block_items: float
+    calls: float
+    """Blocks run, however many items are in a chunk."""
     loads: float
-    scored: float
-    """Model-item pairs whose features are scored, over all rounds."""
+    scores: float
+    """Heads that are fitted."""
+    scored_items: float
+    """Model-item pairs that they are fitted on."""
 
 
 class Store(NamedTuple):
@@ -25,6 +31,22 @@ class Store(NamedTuple):
     blocks: int
     mean: float
     deviation: float
+
+
+SHARES = {"top_layers": (0.10, 0.05), "quarter": (0.25, 0.125), "half": (0.50, 0.125)}
+"""Share of new blocks in the synthetic stores, mean and deviation."""
+FEWEST_ITEMS = 5
+"""In the first round of halving: the planner asks for as many."""
+
+
+def can_halve(models: int, items: int) -> bool:
+    """Whether the first round has enough items for a score."""
+    return halving_rounds(models, items)[0][2] >= FEWEST_ITEMS
+
+
+def items_to_halve(models: int) -> int:
+    """The fewest items that so many models can be halved on."""
+    return ((FEWEST_ITEMS - 1) << max(math.ceil(math.log2(models)) - 1, 0)) + 1
 
 
 def halving_rounds(models: int, items: int) -> list[tuple[int, int, int]]:
@@ -43,13 +65,16 @@ def count_work(strategy: str, store: Store, models: int, items: int, chunk: int)
     rounds = halving_rounds(models, items) if halving else [(models, 0, items)]
     prefixes = _prefixes(store, models, tuple(left for left, _, _ in rounds)) if shared else tuple(
         left * store.blocks for left, _, _ in rounds)
-    pairs = loads = scored = 0.0
+    pairs = calls = loads = scores = scored_items = 0.0
     for (left, since, until), distinct in zip(rounds, prefixes, strict=True):
+        chunks = -(-(until - since) // chunk)
         pairs += distinct * (until - since)
+        calls += distinct * chunks
         # Shared prefixes load a block in every chunk; models by themselves keep theirs until all chunks are through.
-        loads += distinct * (-(-(until - since) // chunk) if shared else 1)
-        scored += left * until
-    return Work(pairs, loads, scored)
+        loads += distinct * (chunks if shared else 1)
+        scores += left
+        scored_items += left * until
+    return Work(pairs, calls, loads, scores, scored_items)
 
 
 @functools.lru_cache(maxsize=256)

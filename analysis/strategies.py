@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from analysis.comparison import Estimate, Ratio, compare, estimate
 
 BASELINE = "exhaustive"
 ORDER = ("exhaustive", "halving", "shared_prefix", "shared_prefix_halving")
+STORES = ("top_layers", "quarter", "half")
 UNACCOUNTED = "unaccounted"
 
 
@@ -25,6 +26,9 @@ class SearchRun(NamedTuple):
     loads: float
     models: int
     items: int
+    block_item_s: float | None = None
+    block_call_s: float | None = None
+    """What a block costs per item and per call, measured before the search."""
     noisy: bool | None = None
     resumed: bool = False
     """Part of its work was done by an earlier attempt: its time is not that of a search."""
@@ -43,6 +47,9 @@ class StrategyTimes(NamedTuple):
     loads: float
     models: int
     items: int
+    block_item_s: float | None
+    block_call_s: float | None
+    """Medians over runs."""
     runs: int
     noisy_runs: int
     faster: Ratio | None
@@ -72,26 +79,17 @@ def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
         found.append(StrategyTimes(
             snapshots, setting, strategy, estimate([run.seconds for run in members]), phases,
             fmean(run.block_items for run in members), fmean(run.loads for run in members), members[0].models,
-            members[0].items, len(members), sum(bool(run.noisy) for run in members), faster, less))
-    return sorted(found, key=lambda cell: (cell.setting, cell.snapshots, _place(cell.strategy)))
+            members[0].items, _median(run.block_item_s for run in members),
+            _median(run.block_call_s for run in members), len(members), sum(bool(run.noisy) for run in members),
+            faster, less))
+    return sorted(found, key=lambda cell: (cell.setting, _place(cell.snapshots, STORES), cell.snapshots,
+                                           _place(cell.strategy, ORDER)))
 
 
-def _place(strategy: str) -> int:
-    return ORDER.index(strategy) if strategy in ORDER else len(ORDER)
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
-class Rates(NamedTuple):
-    """What a unit of each kind of work took in a strategy's own runs, waiting included."""
-
-    block_item_s: float
-    load_s: float
-    score_s: float
-    """Per model and item whose features were scored."""
-
-
-def rates_of(cell: StrategyTimes, scored: float) -> Rates:
-    """`scored`: model-item pairs over all rounds. What no phase covers is spread over the computing."""
-    spent = cell.phases_s
-    computing = spent.get("inference", 0.0) + spent.get(UNACCOUNTED, 0.0) + spent.get("data_to_device", 0.0)
-    return Rates(computing / cell.block_items, spent.get("load_state", 0.0) / cell.loads if cell.loads else 0.0,
-                 spent.get("score", 0.0) / scored if scored else 0.0)
+def _place(name: str, order: tuple[str, ...]) -> int:
+    return order.index(name) if name in order else len(order)

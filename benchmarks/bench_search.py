@@ -107,7 +107,8 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--items", type=int, default=1024)
-    options.add_argument("--threads", type=int, default=torch.get_num_threads())
+    # One thread computes, so that on a small machine a core is left to read weights ahead.
+    options.add_argument("--threads", type=int, default=1)
     asked = options.parse_args()
     torch.set_num_threads(asked.threads)
     times: dict[str, dict[str, list[float]]] = {d: {s: [] for s in STRATEGIES} for d in DISTRIBUTIONS}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.strategies import SearchRun, compare_strategies, rates_of
+from analysis.search_prices import find_prices
+from analysis.search_scaling import Work
+from analysis.strategies import SearchRun, compare_strategies
 
 
 def run(strategy: str, seconds: float, snapshots: str = "half", work: float = 100.0, noisy: bool = False,
         resumed: bool = False) -> SearchRun:
     return SearchRun(snapshots, "same", strategy, seconds, {"inference": seconds * 0.8, "score": seconds * 0.1}, work,
-                     10.0, 35, 1024, noisy, resumed)
+                     10.0, 35, 1024, None, None, noisy, resumed)
 
 
 def test_strategies_come_in_a_fixed_order_with_their_ratio_to_exhaustive() -> None:
@@ -40,8 +42,24 @@ def test_stores_are_compared_with_themselves_only() -> None:
     assert all(cell.faster is None for cell in found)
 
 
-def test_rates_reproduce_the_time_they_came_from() -> None:
+def test_prices_reproduce_the_times_they_came_from() -> None:
+    """Two strategies with known costs: 2 ms a head and 1 us an item of it, 3 us a block and item, 100 us a call."""
+    works = {"exhaustive": Work(10_000, 500, 50, 10, 5_000), "halving": Work(4_000, 700, 150, 19, 2_500)}
+    runs = []
+    for name, work in works.items():
+        phases = {"inference": 1.25 * (3e-6 * work.block_items + 1e-4 * work.calls), "load_state": 5e-5 * work.loads,
+                  "score": 2e-3 * work.scores + 1e-6 * work.scored_items}
+        runs.append(SearchRun("half", "same", name, sum(phases.values()), phases, work.block_items, work.loads, 35,
+                              1024, 3e-6, 1e-4))
+    cells = {cell.strategy: cell for cell in compare_strategies(runs)}
+    prices = find_prices(cells, works)
+    for name, work in works.items():
+        assert prices[name].price(work) == pytest.approx(cells[name].seconds.value)
+        assert prices[name].measured_over_priced == pytest.approx(1.25)
+        assert prices[name].head_s == pytest.approx(2e-3)
+        assert prices[name].head_item_s == pytest.approx(1e-6)
+
+
+def test_a_strategy_without_block_costs_has_no_price() -> None:
     (cell,) = compare_strategies([run("halving", 3.0)])
-    rates = rates_of(cell, 500.0)
-    whole = rates.block_item_s * cell.block_items + rates.load_s * cell.loads + rates.score_s * 500
-    assert whole == pytest.approx(3.0)
+    assert find_prices({"halving": cell}, {"halving": Work(1, 1, 1, 1, 1)}) == {}
