@@ -83,8 +83,13 @@ def _synthetic(network: dict[str, Any]) -> list[Block]:
 
 def build_modules(models: Sequence[StoredModel], device: str) -> dict[str, torch.nn.Module]:
     """One module per kind of block that the models use; their weights are put in as they are needed."""
+    import torch
+
     networks = {json.dumps(model.network, sort_keys=True): model.network for model in models}
-    found = {block.kind: block.module.to(device) for network in networks.values() for block in build_blocks(network)}
+    # Parameters that were made in inference mode could not take other weights later.
+    with torch.inference_mode(False):
+        found = {block.kind: block.module.to(device) for network in networks.values()
+                 for block in build_blocks(network)}
     for model in models:
         if missing := [block.kind for block in model.blocks if block.kind not in found]:
             raise InputError(f"snapshot {model.name}: its network has no block of kind {missing[0]}; add it again with "

@@ -163,8 +163,7 @@ class Price(NamedTuple):
 
 
 def price(plan: Plan) -> Price:
-    item_s, call_s, load_s = (np.array([getattr(cost, name) for cost in plan.tree.costs])
-                              for name in ("item_s", "call_s", "load_s"))
+    item_s, call_s, load_s = (plan.tree.per_block(name) for name in ("item_s", "call_s", "load_s"))
     spent = {Kind.RUN: 0.0, Kind.RERUN: 0.0, Kind.LOAD: 0.0}
     for pass_ in plan.passes:
         items, steps = sum(map(len, pass_.chunks)), pass_.steps

@@ -189,14 +189,24 @@ def peak_of(steps: Columns, tree: PrefixTree) -> Peak:
     """The highest point of a chunk, by going through its steps."""
     out = np.append(tree.per_node("out_bytes").astype(np.int64), tree.item_bytes)
     work = np.append(tree.per_node("work_bytes").astype(np.int64), 0)
-    node = np.where(np.isin(steps.kind, (Kind.TAKE, Kind.RUN, Kind.RERUN, Kind.RELEASE, Kind.KEEP)), steps.at, 0)
-    comes = np.isin(steps.kind, (Kind.TAKE, Kind.RUN, Kind.RERUN))
-    runs = (steps.kind == Kind.RUN) | (steps.kind == Kind.RERUN)
-    releases = steps.kind == Kind.RELEASE
-    live = np.cumsum(np.where(comes, out[node], 0) - np.where(releases, out[node], 0))
+    kind = steps.kind
+    about_node = _of_kinds(Kind.TAKE, Kind.RUN, Kind.RERUN, Kind.RELEASE, Kind.KEEP)[kind]
+    size = out[np.where(about_node, steps.at, ITEMS)]
+    runs, releases, keeps = _of_kinds(Kind.RUN, Kind.RERUN)[kind], kind == Kind.RELEASE, kind == Kind.KEEP
+    sign = np.zeros(len(Kind), np.int64)
+    sign[[Kind.TAKE, Kind.RUN, Kind.RERUN]], sign[Kind.RELEASE] = 1, -1
+    live = np.cumsum(size * sign[kind])
     kept_nodes = np.zeros(len(out), bool)
-    kept_nodes[node[steps.kind == Kind.KEEP]] = True
-    kept = np.cumsum(np.where(steps.kind == Kind.KEEP, out[node], 0)
-                     - np.where(releases & kept_nodes[node], out[node], 0))
-    busy = np.where(runs, live + work[node], live)
+    kept_nodes[steps.at[keeps]] = True
+    freed = np.zeros(len(kind), bool)
+    freed[releases] = kept_nodes[steps.at[releases]]
+    kept = np.cumsum(size * (keeps.astype(np.int64) - freed))
+    busy = live[runs] + work[steps.at[runs]]
     return Peak(int(busy.max(initial=tree.item_bytes)), int(kept.max(initial=0)))
+
+
+def _of_kinds(*kinds: Kind) -> Column:
+    """A table that says of each kind whether it is one of these."""
+    table = np.zeros(len(Kind), bool)
+    table[list(kinds)] = True
+    return table

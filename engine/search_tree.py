@@ -47,6 +47,8 @@ class PrefixTree:
     blocks: list[str]
     """Distinct block hashes; `block` points here."""
     costs: list[BlockCost]
+    """Distinct ones; `cost_of` points here, once per block."""
+    cost_of: Column
     item_bytes: int
     parent: Column
     block: Column
@@ -59,8 +61,11 @@ class PrefixTree:
 
     def per_node(self, field: str) -> Column:
         """A column of block costs, spread over the nodes."""
-        values = np.array([getattr(cost, field) for cost in self.costs])
-        spread: Column = values[self.block]
+        spread: Column = self.per_block(field)[self.block]
+        return spread
+
+    def per_block(self, field: str) -> Column:
+        spread: Column = np.array([getattr(cost, field) for cost in self.costs])[self.cost_of]
         return spread
 
     def path(self, node: int) -> list[int]:
@@ -78,6 +83,7 @@ def grow_tree(snapshots: Iterable[Snapshot], costs: Mapping[str, BlockCost], ite
     children: dict[int, int] = {}
     parent: list[int] = []
     block: list[int] = []
+    depth: list[int] = []
     names: list[str] = []
     ends: list[int] = []
     for name, hashes in snapshots:
@@ -99,21 +105,18 @@ def grow_tree(snapshots: Iterable[Snapshot], costs: Mapping[str, BlockCost], ite
                                 range(first, first + len(new)), strict=True))
             parent.extend(parents)
             block.extend(new)
+            depth.extend(range(known + 1, len(hashes) + 1))
             at = len(parent) - 1
         names.append(name)
         ends.append(at)
-    parent_of = np.array(parent, np.int32)
-    return PrefixTree(names, list(numbers), [costs[text] for text in numbers], item_bytes, parent_of,
-                      np.array(block, np.int32), _depths(parent_of), np.array(ends, np.int32))
-
-
-def _depths(parent: Column) -> Column:
-    """How many blocks lead to each node, level by level."""
-    depth: Column = np.where(parent == ITEMS, 1, 0).astype(np.int32)
-    while len(left := np.flatnonzero(depth == 0)):
-        before = depth[parent[left]]
-        depth[left[before > 0]] = before[before > 0] + 1
-    return depth
+    # Thousands of blocks have the same cost: they are told apart by identity, which is quick.
+    distinct: dict[int, int] = {}
+    listed = [costs[text] for text in numbers]
+    cost_of = np.array([distinct.setdefault(id(cost), len(distinct)) for cost in listed], np.int32)
+    shown = np.unique(cost_of, return_index=True)[1]
+    return PrefixTree(names, list(numbers), [listed[index] for index in shown.tolist()], cost_of, item_bytes,
+                      np.array(parent, np.int32), np.array(block, np.int32), np.array(depth, np.int32),
+                      np.array(ends, np.int32))
 
 
 class Walk(NamedTuple):

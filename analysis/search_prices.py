@@ -1,0 +1,52 @@
+"""What a search of any size would take, priced with block costs that were measured.
+
+Inference is priced by block costs and set right by what the strategy really took against that price. Scoring is fitted
+over all strategies: a part per head and a part per item. Waiting for weights is what each load took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from scipy.optimize import nnls
+
+from analysis.search_scaling import Work
+from analysis.strategies import UNACCOUNTED, StrategyTimes
+
+
+class Prices(NamedTuple):
+    """Of one strategy on one machine."""
+
+    item_s: float
+    call_s: float
+    measured_over_priced: float
+    """How many times what the block costs alone would give the inference took, with the steps between blocks."""
+    load_s: float
+    head_s: float
+    head_item_s: float
+
+    def price(self, work: Work) -> float:
+        inference = self.measured_over_priced * (self.item_s * work.block_items + self.call_s * work.calls)
+        return (inference + self.load_s * work.loads + self.head_s * work.scores
+                + self.head_item_s * work.scored_items)
+
+
+def find_prices(cells: Mapping[str, StrategyTimes], works: Mapping[str, Work]) -> dict[str, Prices]:
+    """By strategy; `works` is what each did when it was measured. Without block costs a strategy has no price."""
+    heads = [[works[name].scores, works[name].scored_items] for name in cells]
+    spent = [cell.phases_s.get("score", 0.0) for cell in cells.values()]
+    head_s, head_item_s = (float(value) for value in nnls(heads, spent)[0]) if heads else (0.0, 0.0)
+    found = {}
+    for name, cell in cells.items():
+        work = works[name]
+        if cell.block_item_s is None or cell.block_call_s is None:
+            continue
+        priced = cell.block_item_s * work.block_items + cell.block_call_s * work.calls
+        if priced <= 0:
+            continue
+        phases = cell.phases_s
+        taken = sum(phases.get(phase, 0.0) for phase in ("inference", "data_to_device", "plan", UNACCOUNTED))
+        load_s = phases.get("load_state", 0.0) / work.loads if work.loads else 0.0
+        found[name] = Prices(cell.block_item_s, cell.block_call_s, taken / priced, load_s, head_s, head_item_s)
+    return found

@@ -1,0 +1,95 @@
+"""Search strategies against each other: time by group, speed-up over exhaustive, work saved. The unit is the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import fmean, median
+from typing import NamedTuple
+
+from analysis.comparison import Estimate, Ratio, compare, estimate
+
+BASELINE = "exhaustive"
+ORDER = ("exhaustive", "halving", "shared_prefix", "shared_prefix_halving")
+STORES = ("top_layers", "quarter", "half")
+UNACCOUNTED = "unaccounted"
+
+
+class SearchRun(NamedTuple):
+    """One ok run of a search. `setting` is everything that was asked except strategy and store."""
+
+    snapshots: str
+    setting: str
+    strategy: str
+    seconds: float
+    phases_s: Mapping[str, float]
+    block_items: float
+    loads: float
+    models: int
+    items: int
+    block_item_s: float | None = None
+    block_call_s: float | None = None
+    """What a block costs per item and per call, measured before the search."""
+    noisy: bool | None = None
+    resumed: bool = False
+    """Part of its work was done by an earlier attempt: its time is not that of a search."""
+
+
+class StrategyTimes(NamedTuple):
+    """One strategy on one store over its runs."""
+
+    snapshots: str
+    setting: str
+    strategy: str
+    seconds: Estimate
+    phases_s: dict[str, float]
+    """Means over runs, so that they add up to the mean of the whole; `unaccounted` is what no phase covers."""
+    block_items: float
+    loads: float
+    models: int
+    items: int
+    block_item_s: float | None
+    block_call_s: float | None
+    """Medians over runs."""
+    runs: int
+    noisy_runs: int
+    faster: Ratio | None
+    """Exhaustive's time over this one's; None for exhaustive itself and where it was not measured."""
+    less_work: float | None
+    """Exhaustive's block-item pairs over this one's."""
+
+
+def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
+    """By store and setting, strategies in a fixed order. Resumed runs are left out."""
+    grouped: dict[tuple[str, str, str], list[SearchRun]] = {}
+    for run in runs:
+        if not run.resumed and run.seconds > 0:
+            grouped.setdefault((run.snapshots, run.setting, run.strategy), []).append(run)
+    found = []
+    for (snapshots, setting, strategy), members in grouped.items():
+        base = grouped.get((snapshots, setting, BASELINE))
+        faster = less = None
+        if base and strategy != BASELINE:
+            faster = compare([run.seconds for run in base], [run.seconds for run in members])
+            less = fmean(run.block_items for run in base) / fmean(run.block_items for run in members)
+        names = dict.fromkeys(name for run in members for name in run.phases_s)
+        phases = {name: fmean(run.phases_s.get(name, 0.0) for run in members) for name in names}
+        left = fmean(run.seconds for run in members) - sum(phases.values())
+        if left > 0:
+            phases[UNACCOUNTED] = left
+        found.append(StrategyTimes(
+            snapshots, setting, strategy, estimate([run.seconds for run in members]), phases,
+            fmean(run.block_items for run in members), fmean(run.loads for run in members), members[0].models,
+            members[0].items, _median(run.block_item_s for run in members),
+            _median(run.block_call_s for run in members), len(members), sum(bool(run.noisy) for run in members),
+            faster, less))
+    return sorted(found, key=lambda cell: (cell.setting, _place(cell.snapshots, STORES), cell.snapshots,
+                                           _place(cell.strategy, ORDER)))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _place(name: str, order: tuple[str, ...]) -> int:
+    return order.index(name) if name in order else len(order)

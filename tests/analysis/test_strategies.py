@@ -1,0 +1,65 @@
+"""Strategies side by side: ratios over runs, phases that add up, resumed runs left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.search_prices import find_prices
+from analysis.search_scaling import Work
+from analysis.strategies import SearchRun, compare_strategies
+
+
+def run(strategy: str, seconds: float, snapshots: str = "half", work: float = 100.0, noisy: bool = False,
+        resumed: bool = False) -> SearchRun:
+    return SearchRun(snapshots, "same", strategy, seconds, {"inference": seconds * 0.8, "score": seconds * 0.1}, work,
+                     10.0, 35, 1024, None, None, noisy, resumed)
+
+
+def test_strategies_come_in_a_fixed_order_with_their_ratio_to_exhaustive() -> None:
+    found = compare_strategies([run("shared_prefix", 2.0, work=20), run("exhaustive", 10.0), run("exhaustive", 10.2),
+                                run("shared_prefix", 2.1, work=20), run("halving", 3.0, noisy=True)])
+    assert [cell.strategy for cell in found] == ["exhaustive", "halving", "shared_prefix"]
+    exhaustive, halving, shared = found
+    assert (exhaustive.faster, exhaustive.less_work) == (None, None)
+    assert shared.faster
+    assert shared.faster.value == pytest.approx(4.93, abs=0.01)
+    assert shared.faster.verdict == "higher"
+    assert shared.less_work == 5
+    assert halving.faster
+    assert halving.faster.verdict == "too few runs to tell"
+    assert (halving.noisy_runs, shared.noisy_runs) == (1, 0)
+    assert sum(shared.phases_s.values()) == pytest.approx(2.05)
+    assert shared.phases_s["unaccounted"] == pytest.approx(0.205)
+
+
+def test_a_resumed_run_is_no_measurement_of_a_search() -> None:
+    found = compare_strategies([run("exhaustive", 10.0), run("exhaustive", 1.0, resumed=True)])
+    assert [(cell.runs, cell.seconds.value) for cell in found] == [(1, pytest.approx(10.0))]
+
+
+def test_stores_are_compared_with_themselves_only() -> None:
+    found = compare_strategies([run("exhaustive", 10.0, "half"), run("halving", 2.0, "quarter")])
+    assert all(cell.faster is None for cell in found)
+
+
+def test_prices_reproduce_the_times_they_came_from() -> None:
+    """Two strategies with known costs: 2 ms a head and 1 us an item of it, 3 us a block and item, 100 us a call."""
+    works = {"exhaustive": Work(10_000, 500, 50, 10, 5_000), "halving": Work(4_000, 700, 150, 19, 2_500)}
+    runs = []
+    for name, work in works.items():
+        phases = {"inference": 1.25 * (3e-6 * work.block_items + 1e-4 * work.calls), "load_state": 5e-5 * work.loads,
+                  "score": 2e-3 * work.scores + 1e-6 * work.scored_items}
+        runs.append(SearchRun("half", "same", name, sum(phases.values()), phases, work.block_items, work.loads, 35,
+                              1024, 3e-6, 1e-4))
+    cells = {cell.strategy: cell for cell in compare_strategies(runs)}
+    prices = find_prices(cells, works)
+    for name, work in works.items():
+        assert prices[name].price(work) == pytest.approx(cells[name].seconds.value)
+        assert prices[name].measured_over_priced == pytest.approx(1.25)
+        assert prices[name].head_s == pytest.approx(2e-3)
+        assert prices[name].head_item_s == pytest.approx(1e-6)
+
+
+def test_a_strategy_without_block_costs_has_no_price() -> None:
+    (cell,) = compare_strategies([run("halving", 3.0)])
+    assert find_prices({"halving": cell}, {"halving": Work(1, 1, 1, 1, 1)}) == {}

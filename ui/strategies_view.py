@@ -1,0 +1,196 @@
+"""The view of search strategies: against each other, what the models share, and scaling to many models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from analysis.search_prices import find_prices
+from analysis.search_scaling import SHARES, Store, can_halve, count_work, items_to_halve
+from analysis.strategies import ORDER, StrategyTimes, compare_strategies
+from engine.home import Home
+from store.strategies import as_search_run, strategy_runs, strategy_sweeps
+from ui.figure import draw_figure, draw_rows_button
+from ui.frame import empty_state, safe
+from ui.links import choose, choose_many
+from ui.strategies_charts import (
+    TITLES,
+    faster_dots,
+    faster_frame,
+    group_bars,
+    group_frame,
+    scaling_lines,
+    store_title,
+    tree_frame,
+    tree_rectangles,
+)
+from ui.strategies_findings import about_faster, about_groups, about_scaling, about_tree, published_note
+from ui.units import seconds, size
+
+MODELS_SHOWN = (10, 35, 100, 350, 1_000, 3_500, 10_000, 50_000)
+MOST_ITEMS = 10_000_000
+LARGEST_FILE = 5_000_000
+Row = dict[str, Any]
+
+
+def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defaults: Row) -> None:
+    """`once` is the keeper's, `defaults` are those of the experiment's parameters."""
+    sweeps = once("strategy sweeps", lambda: strategy_sweeps(connection))
+    if not any(sweep["ok"] for sweep in sweeps):
+        empty_state("No search has been measured yet: nothing is known about strategies." if not sweeps else
+                    "No search has ended well yet; Live says how it stands, or launch another.",
+                    "Launch the small comparison: three stores, about two minutes", "pages/Launch.py",
+                    query={"preset": "search-strategies-small"})
+        return
+    names = {sweep["sweep_id"]: f"{sweep['name']} · {sweep['created_at']:%Y-%m-%d %H:%M}" for sweep in sweeps}
+    newest = next(sweep["sweep_id"] for sweep in sweeps if sweep["ok"])
+    chosen = choose_many("Sweeps", list(names), "searches", lambda sweep_id: names[sweep_id], [newest])
+    rows = once(("strategy runs", *chosen), lambda: strategy_runs(connection, chosen))
+    runs = [as_search_run(row, defaults) for row in rows]
+    cells = compare_strategies(runs)
+    if not cells:
+        st.info("No run of these sweeps can be compared: choose others.")
+        return
+    setting = _choose_setting(cells)
+    cells = [cell for cell in cells if cell.setting == setting]
+    if resumed := sum(run.resumed and run.setting == setting for run in runs):
+        st.info(f"{resumed} runs were killed and resumed: part of their work was done before, so their times are left "
+                "out.")
+    _draw_comparison(cells)
+    stores = list(dict.fromkeys(cell.snapshots for cell in cells))
+    snapshots = choose("Store", stores, "store", store_title) or stores[0]
+    here = [cell for cell in cells if cell.snapshots == snapshots]
+    members = [row for row, run in zip(rows, runs, strict=True) if (run.snapshots, run.setting) == (snapshots, setting)]
+    _draw_groups(here, members, defaults)
+    _draw_tree(members, home, defaults)
+    _draw_scaling(here, snapshots, json.loads(setting))
+
+
+def _choose_setting(cells: Sequence[StrategyTimes]) -> str:
+    """Only runs with the same setting are compared; several are told apart by what differs."""
+    settings = list(dict.fromkeys(cell.setting for cell in cells))
+    if len(settings) == 1:
+        return settings[0]
+    read = [json.loads(setting) for setting in settings]
+    apart = [name for name in read[0] if len({json.dumps(one.get(name)) for one in read}) > 1]
+    labels = {str(number): ", ".join(f"{name}={one.get(name)}" for name in apart) for number, one in enumerate(read)}
+    return settings[int(choose("Setting", list(labels), "setting", lambda number: labels[number]) or 0)]
+
+
+def _draw_comparison(cells: list[StrategyTimes]) -> None:
+    frame = faster_frame(cells)
+    if frame.empty:
+        st.markdown(about_faster(cells))
+        return
+    draw_figure(about_faster(cells), faster_dots(frame), frame, "search_speed_up",
+                published_note([cell.snapshots for cell in cells])
+                + "Lines are 95 % intervals over runs; the grey tick is what the saved work alone would give.")
+
+
+def _draw_groups(cells: list[StrategyTimes], members: list[Row], defaults: Row) -> None:
+    frame = group_frame(cells)
+    draw_figure(about_groups(cells), group_bars(frame), frame.drop(columns=["phase", "place"]), "search_time_by_group",
+                "Means over runs. Waiting for weights is what reading ahead could not hide.")
+    work = pd.DataFrame([_work_row(cell, [row for row in members if _asked(row, defaults, "strategy") == cell.strategy])
+                         for cell in cells])
+    st.dataframe(work, hide_index=True, height="content", alt="Work and memory by strategy")
+    draw_rows_button(work, "search_work", "Block-item pairs: how often a block ran on an item. The bound is each "
+                     "distinct prefix once for each item that some model left in the search has to see.")
+
+
+def _work_row(cell: StrategyTimes, rows: list[Row]) -> Row:
+    metrics = rows[0]["metrics"] if rows else {}
+    bound = metrics.get("bound_block_items")
+    shared = cell.strategy.startswith("shared")
+    return {"Strategy": TITLES.get(cell.strategy, cell.strategy), "Time": seconds(cell.seconds.value),
+            "Runs": f"{cell.runs}" + (f", {cell.noisy_runs} noisy" if cell.noisy_runs else ""),
+            "Block-item pairs": f"{cell.block_items:,.0f}", "Lower bound": f"{bound:,.0f}" if bound and shared else "–",
+            "Work": f"{1 / cell.less_work:.1%}" if cell.less_work else "100%", "Blocks loaded": f"{cell.loads:,.0f}",
+            "Peak of activations": size(metrics.get("activation_peak_bytes")),
+            "Planned peak": size(metrics.get("predicted_peak_bytes")),
+            "Kept for others": size(metrics.get("kept_peak_bytes"))}
+
+
+def _asked(row: Row, defaults: Row, name: str) -> Any:
+    return row["asked"].get(name, defaults.get(name))
+
+
+def _draw_tree(rows: list[Row], home: Home, defaults: Row) -> None:
+    """From the file of a run that saw all items with all models, if there is one."""
+    by_strategy = sorted((row for row in rows if row["path"]),
+                         key=lambda row: str(_asked(row, defaults, "strategy")).endswith("halving"))
+    result = next((found for row in by_strategy if (found := _read_result(row, home))), None)
+    if result is None:
+        st.caption("The plan's tree is not there: the file that a run leaves was removed.")
+        return
+    if not result["parts"]:
+        st.caption("The models share too little to draw: there are thousands of parts.")
+        return
+    frame = tree_frame(result["parts"], result["ranking"])
+    draw_figure(about_tree(result["parts"]), tree_rectangles(frame), frame.drop(columns=["left", "best"]),
+                "search_tree", "A rectangle is a part without a fork, as tall as the models that share it; it runs "
+                "once per item. The best model's own part has an orange border.")
+
+
+def _read_result(row: Row, home: Home) -> Row | None:
+    folder = home.sweep(row["sweep_id"]).path.resolve()
+    path = (folder / row["path"]).resolve()
+    try:
+        if not path.is_relative_to(folder) or path.stat().st_size > LARGEST_FILE:
+            return None
+        content: Row = json.loads(path.read_bytes())
+        return content if {"parts", "ranking"} <= content.keys() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _draw_scaling(cells: list[StrategyTimes], snapshots: str, setting: Row) -> None:
+    st.subheader("Scaling to 50,000 models", anchor="scaling")
+    if snapshots not in SHARES:
+        st.caption("For an imported store it is not known how it would grow; synthetic ones can be scaled.")
+        return
+    items = int(st.number_input("Items", 100, MOST_ITEMS, 200_000, key="scale_items", bind="query-params", width=200,
+                                help="That the models which stay until the end see."))
+    store = Store(int(setting["blocks"]), *SHARES[snapshots])
+    chunk = int(setting["batch_size"])
+    rows: list[Row] = []
+    last: dict[str, float] = {}
+    by_name = {cell.strategy: cell for cell in cells if cell.strategy in ORDER}
+    prices = find_prices(by_name, {name: count_work(name, store, cell.models, cell.items, chunk)
+                                   for name, cell in by_name.items()})
+    if not prices:
+        st.caption("These runs have no block costs: there is nothing to compute from.")
+        return
+    for name, price in prices.items():
+        for models in MODELS_SHOWN:
+            if name.endswith("halving") and not can_halve(models, items):
+                continue
+            work = count_work(name, store, models, items, chunk)
+            rows.append({"Strategy": TITLES[name], "Models": models, "seconds": price.price(work),
+                         "Block-item pairs": work.block_items})
+            last[name] = price.price(work) if models == MODELS_SHOWN[-1] else 0.0
+    assumed = [{"Strategy": TITLES[name], "Block, per item": seconds(price.item_s),
+                "Block, per call": seconds(price.call_s), "Measured / priced": f"{price.measured_over_priced:.2f}",
+                "Wait per load": seconds(price.load_s), "Head": seconds(price.head_s),
+                "Head, per item": seconds(price.head_item_s),
+                "From": f"{by_name[name].runs} runs, {by_name[name].items:,} items"} for name, price in prices.items()]
+    unit, unit_s = ("h", 3600.0) if max(row["seconds"] for row in rows) > 7200 else ("s", 1.0)
+    frame = pd.DataFrame(rows)
+    frame[f"Time ({unit})"] = frame.pop("seconds") / unit_s
+    note = f"Computed from measured costs, not measured. Items: {items:,}."
+    if not can_halve(MODELS_SHOWN[-1], items):
+        note += (f" Halving {MODELS_SHOWN[-1]:,} models needs {items_to_halve(MODELS_SHOWN[-1]):,} items, or its first "
+                 "round has too few for a score.")
+    draw_figure(about_scaling(last, MODELS_SHOWN[-1]), scaling_lines(frame, unit), frame, "search_scaling", note)
+    st.markdown("**Assumptions**")
+    st.dataframe(pd.DataFrame(assumed), hide_index=True, height="content", alt="Measured costs behind the scaling")
+    st.caption(safe(
+        "Block costs were measured before each search; measured / priced is what its computing really took against "
+        "them, and stays the same at every size, as do the waits. Heads are fitted over all strategies. The store "
+        f"grows as this one did: models of {store.blocks} blocks, {store.mean:.0%} of them new on average. Items go in "
+        f"chunks of {chunk}. Who survives a round of halving is random; relatives that stay together would share more. "
+        "Preparing items, planning and the memory for features are not in it."))
