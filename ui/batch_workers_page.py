@@ -80,7 +80,7 @@ def title_of(view: GridView) -> str:
 def draw_recommendations(views: Sequence[GridView]) -> None:
     cards = st.grid(len(views), min_column_width=CARD_PX, border=True)
     for view in views:
-        with cards.cell():
+        with cards.cell(), st.container(key=f"recommended_{view.grid.format}"):
             st.markdown(f"##### {safe(title_of(view))}")
             st.markdown(about_recommendation(view))
             if sentence := about_limits(view):

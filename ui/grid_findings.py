@@ -24,11 +24,14 @@ def about_recommendation(view: GridView) -> str:
     if found is None:
         return "**No pair can be recommended:** none has a time for every model. Missing cells are listed below."
     best, pair = found.best, found.best.pair
+    slower = [other for other in found.others if other.slower]
+    # Where nothing is shown to be slower, being first is all that can be said.
+    ahead = "is" if slower or not found.others else "comes out"
     if len(view.models) == 1:
-        whole = f"**{pair}** is fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)}."
+        whole = f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)}."
     else:
-        whole = (f"**{pair}** is best for all {len(view.models)} models: mean regret {best.mean_regret:.1%}, worst "
-                 f"{best.worst_regret:.1%} ({safe(best.worst_model)}), {_interval(found.time, view.per_item)} as "
+        whole = (f"**{pair}** {ahead} best for all {len(view.models)} models: mean regret {best.mean_regret:.1%}, "
+                 f"worst {best.worst_regret:.1%} ({safe(best.worst_model)}), {_interval(found.time, view.per_item)} as "
                  "geometric mean over models.")
     if not found.others:
         return whole + " It is the only pair."
@@ -37,7 +40,6 @@ def about_recommendation(view: GridView) -> str:
         sentences.append(f"{_names(found.tied)} cannot be told apart from it.")
     if found.untold:
         sentences.append(f"{_names(found.untold)}: too few runs to tell; measure each cell at least three times.")
-    slower = [other for other in found.others if other.slower]
     if slower:
         nearest = min(slower, key=lambda other: other.ratio.value)
         low, high = nearest.ratio.low, nearest.ratio.high

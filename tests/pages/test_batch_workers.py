@@ -10,6 +10,7 @@ from drawn_page import draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
+from begin import open_keeper
 from engine.importing import import_content
 
 PAGE = "pages/Batch_and_workers.py"
@@ -110,6 +111,7 @@ def test_formats_stand_side_by_side_and_other_settings_are_not_pooled(lab: Lab) 
     assert len(cells) == 8 and {cell["setting"]["format"] for cell in cells} == {"jpeg", "tensor_files"}
     other = bring_in(lab, table().replace("model,", "image_size,model,", 1).replace("\nresnet18", "\n64,resnet18")
                      .replace("\nvit_b_16", "\n96,vit_b_16"))
+    open_keeper().catch_up(60)
     page = draw(PAGE, sweeps=f"{sweep_id},{other}")
     assert "3 grids that differ in image size" in shown(page).replace("\\", "")
 
@@ -156,8 +158,8 @@ def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
     rows += [f"{batch},1,{batch * 0.1 * part!r},{batch * 10}" for batch in (8, 64) for part in (0.99, 1, 1.01)]
     sweep_id = bring_in(lab, "\n".join(rows) + "\n")
     assert "unequal work" in lab.json("regret", sweep_id)["warnings"][0]
-    assert "80 to 640 images" in shown(draw(PAGE, sweeps=sweep_id))
-    page = draw(PAGE, sweeps=sweep_id, per_image="true")
+    assert "80 to 640 images" in shown(draw(PAGE, sweeps=sweep_id, per_image="false"))
+    page = draw(PAGE, sweeps=sweep_id)  # what compares like with like comes first
     assert "unequal" not in shown(page) and "per image" in shown(page)
     assert [cell["mean_regret"] for cell in lab.json("regret", sweep_id, "--per-image")["cells"]] == \
         pytest.approx([0, 0], abs=1e-9)
