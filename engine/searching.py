@@ -100,7 +100,7 @@ class Search:
             self.labels, self.head_classes = items.labels, params.head_classes or len(items.classes)
         else:
             split = open_split(params.data, self.recorder.cache, params.image_size, params.train_images,
-                               params.val_images, params.classes, params.head_classes)
+                               params.held_out, params.classes, params.head_classes)
             items = replace(split.train, files=split.train.files + split.val.files,
                             labels=split.train.labels + split.val.labels)
             self.labels, self.head_classes = items.labels, split.head_classes

@@ -27,8 +27,13 @@ def train_setting() -> Any:
 
 
 def val_setting() -> Any:
-    return setting(20, title="Validation images", unit="images", ge=1, le=MOST_ITEMS,
-                   help="The next so many, never trained on (20, 200 and 800 in seed 000).")
+    return setting(None, title="Validation images", unit="images", ge=1, le=MOST_ITEMS,
+                   help="The next so many, never trained on. Empty: a quarter as many as for training, as in seed 000.")
+
+
+def count_val(train: int, val: int | None) -> int:
+    """How many images validate."""
+    return max(train // 4, 1) if val is None else val
 
 
 def classes_setting() -> Any:
@@ -54,7 +59,7 @@ class Asked(Protocol):
     @property
     def train_images(self) -> int: ...
     @property
-    def val_images(self) -> int: ...
+    def held_out(self) -> int: ...
     @property
     def model(self) -> str: ...
     @property
@@ -94,7 +99,7 @@ def prepare_splits(cells: Sequence[Asked], cache: Path, progress: Callable[[int,
     needs: dict[tuple[str, int | None], int] = {}
     for cell in cells:
         key = (cell.data, cell.classes)
-        needs[key] = max(needs.get(key, 0), cell.train_images + cell.val_images)
+        needs[key] = max(needs.get(key, 0), cell.train_images + cell.held_out)
     for (data, classes), items in needs.items():
         make_images(data, _drawn(data, items, classes) or items, cache, progress)
     for model in {cell.model for cell in cells if cell.weights == "pretrained"}:

@@ -16,6 +16,8 @@ PHASES = {
     "consume": "#56b4e9",
     "load_state": "#56b4e9",
     "plan": "#b8a200",
+    "prepare model": "#d55e00",
+    "prepare data": "#e69f00",
     "unaccounted": "#9aa5b1",
 }
 STATUSES = {

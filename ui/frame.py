@@ -27,6 +27,7 @@ PAGES = [
     Page("pages/Runs.py", "Runs", ":material/table_rows:", "Results"),
     Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions"),
     Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions"),
+    Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions"),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 

@@ -101,10 +101,10 @@ class Params(BaseParams):
     # What engine.splits asks of any experiment on images.
     @property
     def train_images(self) -> int:
-        return self.items - self.val_images
+        return self.items - self.held_out
 
     @property
-    def val_images(self) -> int:
+    def held_out(self) -> int:
         return max(round(self.items * HELD_OUT), 1)
 
     @property

@@ -33,6 +33,7 @@ from engine.settings import (
 from engine.splits import (
     check_splits,
     classes_setting,
+    count_val,
     head_setting,
     open_loader,
     open_split,
@@ -55,7 +56,7 @@ def standardise_setting() -> Any:
 class Params(BaseParams):
     model: ModelName = model_setting()
     train_images: int = train_setting()
-    val_images: int = val_setting()
+    val_images: int | None = val_setting()
     batch_size: int = setting(32, title="Batch size", unit="images", ge=1, le=65536,
                               help="Images per batch; the last batch of a pass holds what is left.")
     workers: int = workers_setting()
@@ -75,6 +76,10 @@ class Params(BaseParams):
         if problem := image_size_problem(self.model, self.image_size, self.weights):
             raise ValueError(problem)
         return self
+
+    @property
+    def held_out(self) -> int:
+        return count_val(self.train_images, self.val_images)
 
 
 def check(cells: Iterable[Params], cache: Path) -> None:
@@ -98,12 +103,13 @@ def run(params: Params, recorder: Recorder) -> None:
 
     device = begin_torch(params, params.device)
     with recorder.stage("prepare_data"):
-        split = open_split(params.data, recorder.cache, params.image_size, params.train_images, params.val_images,
+        split = open_split(params.data, recorder.cache, params.image_size, params.train_images, params.held_out,
                            params.classes, params.head_classes)
         train = open_loader(split.train, params.batch_size, params.workers)
         val = open_loader(split.val, params.batch_size, params.workers)
     recorder.effective(threads=torch.get_num_threads(), device=device, workers=train.num_workers,
-                       prefetch_factor=train.prefetch_factor, classes=split.classes, head_classes=split.head_classes,
+                       prefetch_factor=train.prefetch_factor, val_images=params.held_out, classes=split.classes,
+                       head_classes=split.head_classes,
                        timing="host" if device == "cpu" else "overlapped",
                        loader_context="fork" if params.workers else "none")
     with recorder.stage("init_model"):

@@ -32,6 +32,7 @@ from engine.settings import (
 from engine.splits import (
     check_splits,
     classes_setting,
+    count_val,
     head_setting,
     open_loader,
     open_split,
@@ -56,7 +57,7 @@ class Params(BaseParams):
     layers: Layers = setting("all", title="Layers trained", help="all, or the head (the last layer) only; what is not "
                              "trained is in evaluation mode, batch statistics included.")
     train_images: int = train_setting()
-    val_images: int = val_setting()
+    val_images: int | None = val_setting()
     epochs: int = setting(10, title="Epochs", unit="epochs", ge=1, le=999, help="Passes over the training images.")
     batch_size: int = setting(32, title="Batch size", unit="images", ge=1, le=65536,
                               help="Images per batch; the last batch of a pass holds what is left.")
@@ -87,6 +88,10 @@ class Params(BaseParams):
                              "image, which batch normalisation cannot train on; change one of the two")
         return self
 
+    @property
+    def held_out(self) -> int:
+        return count_val(self.train_images, self.val_images)
+
 
 class Epoch(NamedTuple):
     loss: float
@@ -113,13 +118,14 @@ def run(params: Params, recorder: Recorder) -> None:
 
     device = begin_torch(params, params.device)
     with recorder.stage("prepare_data"):
-        split = open_split(params.data, recorder.cache, params.image_size, params.train_images, params.val_images,
+        split = open_split(params.data, recorder.cache, params.image_size, params.train_images, params.held_out,
                            params.classes, params.head_classes)
         train_items = with_augmentation(split.train, params.image_size) if params.augment else split.train
         train = open_loader(train_items, params.batch_size, params.workers, shuffle=True, seed=params.seed)
         val = open_loader(split.val, params.batch_size, params.workers)
     recorder.effective(threads=torch.get_num_threads(), device=device, workers=train.num_workers,
-                       prefetch_factor=train.prefetch_factor, classes=split.classes, head_classes=split.head_classes,
+                       prefetch_factor=train.prefetch_factor, val_images=params.held_out, classes=split.classes,
+                       head_classes=split.head_classes,
                        timing="host" if device == "cpu" else "overlapped",
                        loader_context="fork" if params.workers else "none")
     with recorder.stage("init_model"):

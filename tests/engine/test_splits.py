@@ -34,6 +34,12 @@ def test_training_and_validation_share_no_image_and_are_balanced(image_cache: Pa
     assert (split.classes, split.head_classes) == (10, 10)
 
 
+@pytest.mark.parametrize(("train", "val"), [(80, 20), (800, 200), (3200, 800), (3, 1)])
+def test_left_open_a_quarter_as_many_validate(train: int, val: int) -> None:
+    assert ExtractParams(train_images=train).held_out == val
+    assert ExtractParams(train_images=train, val_images=7).held_out == 7
+
+
 @pytest.mark.parametrize("items", [(8, 3), (7, 4)])
 def test_some_of_the_classes(image_cache: Path, items: tuple[int, int]) -> None:
     cells = [ExtractParams(classes=4, train_images=items[0], val_images=items[1], image_size=32)]

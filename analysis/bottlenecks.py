@@ -1,0 +1,109 @@
+"""Where a search spends its time: the groups of each cell, full, partial, joint and separate models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from analysis.comparison import Ratio, compare
+from analysis.search import Cell, SearchRun, gather_cells, tell_apart
+
+GROUPS = ("prepare model", "prepare data", "inference", "score", "unaccounted")
+PARTS = {"full": "whole", "last_50%": "last 50 %", "last_25%": "last 25 %", "last_3_blocks": "last 3 blocks",
+         "last_1_block": "last block"}
+ORDER = list(PARTS)
+FORM = ("part", "arrangement", "models", "share_by")
+"""Settings that say which part of which networks runs; everything else must be equal to stand side by side."""
+
+
+class Bar(NamedTuple):
+    """One cell over its runs, in seconds per run. Means, because means of groups add up to the mean of the whole."""
+
+    model: str
+    items: int
+    setting: str
+    """What sets it apart besides model, items and form: bars with another setting are not comparable."""
+    arrangement: str
+    part: str
+    label: str
+    groups_s: dict[str, float]
+    total_s: float
+    runs: int
+    noisy_runs: int
+    totals_s: list[float]
+    computed_load_s: float | None
+    measured_load_s: float | None
+    cached_share: float | None
+    what_runs: str
+
+    def share(self, group: str) -> float:
+        return self.groups_s[group] / self.total_s
+
+
+class Joint(NamedTuple):
+    """How many times as long the separate models take as the joint network of the same models."""
+
+    model: str
+    items: int
+    part: str
+    models: int
+    ratio: Ratio
+
+
+def bars(runs: Sequence[SearchRun]) -> list[Bar]:
+    """Sorted by setting, model, items; then one model from whole to the smallest part, joint beside separate."""
+    cells = [cell for cell in gather_cells(runs, "bottleneck") if all(map(_measured, cell.runs))]
+    settings = tell_apart([{**cell.params, "environment": cell.environment_id} for cell in cells],
+                          (*FORM, "model", "items"))
+    found = [_bar(cell, setting) for cell, setting in zip(cells, settings, strict=True)]
+    return sorted(found, key=lambda bar: (bar.setting, bar.model, bar.items, bar.arrangement != "one",
+                                          ORDER.index(bar.part), bar.label))
+
+
+def _measured(run: SearchRun) -> bool:
+    return {"end_to_end_s", "init_model_s", "load_state_s", "model_to_device_s", "score_s"} <= run.metrics.keys()
+
+
+def groups_of(run: SearchRun) -> dict[str, float]:
+    """What no phase of the measured window covers is told, not hidden; phases that overlap on a device leave none."""
+    metrics, phases = run.metrics, run.phases_s
+    data_s = phases.get("load_data", 0.0) + phases.get("data_to_device", 0.0)
+    inference_s = phases.get("inference", 0.0)
+    model_s = metrics["init_model_s"] + metrics["load_state_s"] + metrics["model_to_device_s"]
+    left_s = max(metrics["end_to_end_s"] - data_s - inference_s, 0.0)
+    return dict(zip(GROUPS, (model_s, data_s, inference_s, metrics["score_s"], left_s), strict=True))
+
+
+def _bar(cell: Cell, setting: str) -> Bar:
+    asked = cell.params
+    per_run = [groups_of(run) for run in cell.runs]
+    totals = [sum(groups.values()) for groups in per_run]
+    part, arrangement = asked["part"], asked["arrangement"]
+    label = PARTS[part] if arrangement == "one" else f"{asked['models']} {arrangement}, {PARTS[part]}"
+    if part.endswith("%") and asked["share_by"] != "blocks":
+        label += f" by {asked['share_by']}"
+    return Bar(asked["model"], asked["items"], setting, arrangement, part, label,
+               {group: fmean(groups[group] for groups in per_run) for group in GROUPS}, fmean(totals), len(cell.runs),
+               cell.noisy, totals, _mean(cell, "load_state_computed_s"), _mean(cell, "load_state_s"),
+               _mean(cell, "state_cached_share"), str(cell.runs[0].effective.get("runs", "")))
+
+
+def _mean(cell: Cell, metric: str) -> float | None:
+    values = cell.values(metric)
+    return fmean(values) if values else None
+
+
+def joint_gains(found: Sequence[Bar]) -> list[Joint]:
+    gains = []
+    for joint in found:
+        for separate in found:
+            if (joint.arrangement, separate.arrangement) == ("joint", "separate") and _same(joint, separate):
+                models = int(joint.label.partition(" ")[0])
+                gains.append(Joint(joint.model, joint.items, joint.part, models,
+                                   compare(separate.totals_s, joint.totals_s)))
+    return gains
+
+
+def _same(a: Bar, b: Bar) -> bool:
+    return (a.model, a.items, a.setting, a.label.replace("joint", "separate")) == (b.model, b.items, b.setting, b.label)

@@ -1,0 +1,63 @@
+"""Model search: searching a model against fine-tuning it, and where a search spends its time."""
+
+import streamlit as st
+
+from analysis.bottlenecks import bars
+from analysis.search import agreements, speed_ups, unmatched
+from begin import begin
+from store.search import published_pairs, search_runs, search_sweeps
+from ui.frame import empty_state
+from ui.links import choose_many
+from ui.search_agreement import draw_agreement
+from ui.search_bottlenecks import draw_bottlenecks
+from ui.search_scenarios import draw_scenarios
+from ui.search_speedup import draw_speed_up
+
+lab = begin("Model search")
+EXPERIMENTS = ("finetune", "extract", "bottleneck")
+published = lab.keeper.once("published pairs", lambda: published_pairs(lab.ask))
+asked = tuple(str(st.query_params.get("sweeps", ""))[:2000].split(","))
+sweeps = lab.keeper.once(("search sweeps", asked), lambda: search_sweeps(lab.ask, EXPERIMENTS, asked))
+
+
+def invite(sentence: str, preset: str, button: str) -> None:
+    empty_state(sentence, button, "pages/Launch.py", query={"preset": preset})
+
+
+def invite_pair() -> None:
+    invite("There is no model that was both fine-tuned and extracted with the same settings in the chosen sweeps.",
+           "search-finetune-small", "Launch the small fine-tuning, about two minutes")
+    invite("Its counterpart:", "search-extract-small", "Launch the small extraction, about a minute")
+
+
+def speed_up() -> None:
+    if not pairs:
+        invite_pair()
+    draw_speed_up(pairs, published, unmatched(runs))
+
+
+def bottlenecks() -> None:
+    found = bars(runs)
+    if found:
+        draw_bottlenecks(found)
+    else:
+        invite("No run of the chosen sweeps tells where a search spends its time.", "search-bottleneck-small",
+               "Launch the small search, about two minutes")
+
+
+def agreement() -> None:
+    found = agreements(runs)
+    draw_agreement(found) if found else invite_pair()
+
+
+names = {row["sweep_id"]: f"{row['name']} · {row['experiment']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
+newest = {row["experiment"]: row["sweep_id"] for row in reversed(sweeps) if row["ok"]}
+chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], list(newest.values())) \
+    if names else []
+runs = lab.keeper.once(("search runs", *chosen), lambda: search_runs(lab.ask, chosen))
+pairs = lab.keeper.once(("speed ups", *chosen), lambda: speed_ups(runs))
+views = {"Speed-up": speed_up, "End to end": lambda: draw_scenarios(pairs, published), "Bottlenecks": bottlenecks,
+         "Agreement": agreement}
+view = st.segmented_control("View", list(views), default="Speed-up", key="view", bind="query-params", required=True,
+                            label_visibility="collapsed")
+views[view or "Speed-up"]()

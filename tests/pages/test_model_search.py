@@ -1,0 +1,82 @@
+"""The Model search page: the published figures, every view on empty and full stores, and choices in the link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drawn_page import draw
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+
+from begin import open_keeper
+from store.search import published_pairs
+from ui.search_speedup import speed_up_bars, speed_up_frame
+
+PAGE = "pages/Model_search.py"
+VIEWS = ("Speed-up", "End to end", "Bottlenecks", "Agreement")
+
+
+def words(page: AppTest) -> str:
+    return "\n".join(str(element.value) for element in (*page.markdown, *page.caption))
+
+
+def test_the_published_pairs_are_there_on_an_empty_store(lab: Lab) -> None:
+    page = draw(PAGE)
+    assert "Published only" in words(page)
+    pairs = published_pairs(open_keeper().store.cursor())
+    drawn = speed_up_bars(speed_up_frame([], pairs)).to_dict()
+    (rows,) = drawn["datasets"].values()
+    assert {row["pair"]: round(row["times"], 1) for row in rows} == {
+        "resnet50, 1,000 images": 20.3, "resnet50, 4,000 images": 23.3, "vit_l_16, 1,000 images": 24.6,
+        "vit_l_16, 4,000 images": 24.4}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_draws_on_an_empty_store_and_names_the_next_step(lab: Lab, view: str) -> None:
+    page = draw(PAGE, view=view)
+    links = [link.proto.label for link in page.get("page_link") if "Launch the small" in link.proto.label]
+    assert bool(links) == (view != "End to end")
+
+
+def test_break_even_of_the_studys_scenarios_and_of_changed_ones(lab: Lab) -> None:
+    said = words(draw(PAGE, view="End to end"))
+    assert "**22** in S1, **125** in S2" in said
+    assert "| S1 | 91.0 s | 4.00 s | 22 models | 55 h 33 min |" in said
+    # The first basis that is offered: the published resnet50 with 1,000 images, 26.4 s against 1.3 s.
+    assert "**20** in Own" in said
+    changed = words(draw(PAGE, view="End to end", search_s="2", s2_runs="5", models="100"))
+    assert "**45** in S1, **500** in S2" in changed and "With 100 models" in changed
+    grown = words(draw(PAGE, view="End to end", basis="resnet50-4000", images="40000", epochs="20"))
+    assert "| Own | 30 min 20 s | 39.0 s | 46 models |" in grown
+
+
+def test_the_steps_of_the_comparison_with_shift(lab: Lab) -> None:
+    said = words(draw(PAGE, view="End to end"))
+    for figures in ("1763 / 101 | 17.46", "55.6 to 83.3 h", "80.8 to 121.2 h", "2.06 to 3.71 ×"):
+        assert figures in said
+
+
+@pytest.mark.parametrize("query", [
+    {"view": "nonsense"}, {"sweeps": "no-such-sweep"}, {"view": "End to end", "search_s": "-5", "models": "9" * 400},
+    {"view": "End to end", "basis": "<script>", "images": "x"}, {"view": "Bottlenecks", "of": "a,b"}])
+def test_a_wrong_link_still_draws(lab: Lab, query: dict[str, str]) -> None:
+    assert draw(PAGE, **query).title[0].value == "Model search"
+
+
+def test_one_sweep_of_each_kind_fills_every_view(lab: Lab, images: Path) -> None:
+    small = {"image_size": 32, "workers": 0, "threads": 1, "batch_size": 8}
+    for content in (
+            {"experiment": "finetune", "grid": {"layers": ["all", "head"]},
+             "fixed": {**small, "train_images": 16, "epochs": 1}},
+            {"experiment": "extract", "grid": {"seed": [0]}, "fixed": {**small, "train_images": 16}},
+            {"experiment": "bottleneck", "grid": {"arrangement": ["joint", "separate"]}, "repeats": 2,
+             "fixed": {**small, "items": 16, "models": 2, "part": "last_1_block"}}):
+        assert set(lab.json("sweep", lab.sweep_file(**content), "--wait")["runs"]) == {"ok"}
+    said = words(draw(PAGE))
+    assert "Fine-tuning takes **" in said and "head only" in said and "one run, no interval" in said
+    assert "Too few runs to tell" in said
+    assert "measured: resnet18, 20 images, 1 epochs" in str(draw(PAGE, view="End to end").selectbox[0].options)
+    joined = words(draw(PAGE, view="Bottlenecks"))
+    assert "2 models that differ in their last block: " in joined and "100% of it in the file cache" in joined
+    assert "too few to tell" in words(draw(PAGE, view="Agreement"))
