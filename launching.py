@@ -70,7 +70,8 @@ def launch_and_watch(lab: Lab, spec: SweepSpec) -> None:
     if last and last.spec == spec and time.monotonic() - last.at_s < SAME_CLICK_S:
         token = last.token  # the second half of a double click can reach a page whose token was renewed
     with st.spinner("Starting the sweep"):
-        sweep_id = lab.do(HAND.submit(launched().once, token, lab.home, spec).result, say=st.error)
+        # The hand is asked inside `do`: a viewer is refused before anything is begun.
+        sweep_id = lab.do(lambda: HAND.submit(launched().once, token, lab.home, spec).result(), say=st.error)
     if sweep_id:
         st.session_state["last_launch"] = LastLaunch(spec, token, time.monotonic())
         st.session_state["launch_token"] = secrets.token_hex(8)

@@ -37,6 +37,8 @@ class Expectation(NamedTuple):
     exact: int
     """Cells that have been measured before."""
     runs_used: int
+    cells_repeated: int = 0
+    """Cells with at least two predecessors, so that shortest and longest say something about the spread."""
 
 
 def expect(cells: Sequence[tuple[str, str]], repeats: int, past: Iterable[PastRun]) -> Expectation:
@@ -47,13 +49,13 @@ def expect(cells: Sequence[tuple[str, str]], repeats: int, past: Iterable[PastRu
         by_cell[run.cell_key].append(number)
         by_work[run.work].append(number)
     low = high = 0.0
-    known = exact = 0
+    known = exact = repeated = 0
     used: set[int] = set()
     for key, work in cells:
         basis = by_cell.get(key) or by_work.get(work)
         if basis:
-            known, exact = known + 1, exact + (key in by_cell)
+            known, exact, repeated = known + 1, exact + (key in by_cell), repeated + (len(basis) > 1)
             used.update(basis)
             times = [runs[number].wall_s for number in basis]
             low, high = low + min(times) * repeats, high + max(times) * repeats
-    return Expectation(low, high, known, exact, len(used))
+    return Expectation(low, high, known, exact, len(used), repeated)

@@ -7,11 +7,20 @@ from engine import queue
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
 from hand import HAND
-from store.browse import sweep_cells, sweeps_frame
+from store.browse import sweep_cells, sweep_results, sweeps_frame
 from store.live import live_view
 from ui.frame import empty_state, set_tab_title
 from ui.links import choose
-from ui.live_page import CURVES, draw_buttons, draw_now, draw_progress, draw_queue, make_cell_picture, make_pictures
+from ui.live_page import (
+    CURVES,
+    draw_buttons,
+    draw_now,
+    draw_progress,
+    draw_queue,
+    make_cell_picture,
+    make_pictures,
+    make_result_table,
+)
 
 lab = begin("Live")
 cores = cpu_allowance().cores
@@ -38,7 +47,7 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
     elif what in ("pause", "continue"):
         lab.do(queue.pause, lab.home, sweep_id, what == "pause")
     else:
-        lab.do(HAND.submit(resume, lab.home, sweep_id, what == "retry").result)
+        lab.do(lambda: HAND.submit(resume, lab.home, sweep_id, what == "retry").result())
 
 
 @st.fragment(run_every=1)
@@ -50,8 +59,8 @@ def draw_live() -> None:
         st.info("This sweep is not in the store.")
         return
     sweep, run = pictures.view.sweep, pictures.view.run
-    finished = lab.keeper.once(("finished cells", chosen), lambda: make_cell_picture(sweep_cells(lab.ask, chosen)),
-                               version=sweep["ended"])
+    finished = lab.keeper.once(("finished cells", chosen), lambda: make_cell_picture(sweep_cells(lab.ask, chosen)) or
+                               make_result_table(sweep_results(lab.ask, chosen)), version=sweep["ended"])
     set_tab_title(f"{sweep['status']}: {sweep['name'] or sweep['sweep_id']}")
     line = queue.read_queue(lab.home)
     entry = line.find(chosen)

@@ -64,6 +64,24 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[Ce
                           values=values.get(cell.cell, {})) for cell in cells]
 
 
+def sweep_results(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: int = 100) -> list[Answer]:
+    """The ok runs of a sweep, newest first, with what sets them apart and all their metrics: for experiments that have
+    no batches to be compared by."""
+    values = cell_values(connection, sweep_id, varying_parameters(
+        connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id}))
+    found = ask(connection, """
+        SELECT r.run_id, r.cell_key, m.names, m.numbers, m.units
+        FROM runs r JOIN (SELECT run_id, list(name ORDER BY name) AS names, list(value ORDER BY name) AS numbers,
+                                 list(unit ORDER BY name) AS units FROM metrics
+                          WHERE run_id IN (SELECT run_id FROM runs WHERE sweep_id = $sweep_id)
+                          GROUP BY run_id) m USING (run_id)
+        WHERE r.sweep_id = $sweep_id AND r.status = 'ok' AND r.run_id NOT IN (SELECT target FROM deleted)
+        ORDER BY r.started_at DESC LIMIT $limit""", {"sweep_id": sweep_id, "limit": limit})
+    return [{"values": values.get(row["cell_key"], {}), "metrics": {
+        name: (number, unit) for name, number, unit in zip(row["names"], row["numbers"], row["units"], strict=True)}}
+        for row in found]
+
+
 def in_natural_order(cells: list[CellTimes]) -> list[CellTimes]:
     """By label, numbers inside it as numbers: batch_size=8 before batch_size=32."""
     return sorted(cells, key=lambda cell: _natural(cell.cell))

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 from driven_lab import Lab
+from hypothesis import HealthCheck, settings
 
 from engine.home import PROJECT, Home
 from engine.launch import wait_until_ended
 from engine.sweep_state import process_alive, read_process
+
+# How fast examples are made depends on what else the machine does: no test here is about that.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

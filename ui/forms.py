@@ -17,6 +17,10 @@ COMMON = ("model", "batch_size", "workers", "batches", "images", "image_size", "
 """Fields shown at once; the others are behind "More settings"."""
 
 
+AUTOMATIC = "automatic"
+"""A value left open, where it stands beside others."""
+
+
 class Filled(NamedTuple):
     """What the form holds: values by field (only those that differ from the default), and sentences by field."""
 
@@ -58,10 +62,11 @@ def _draw_field(experiment: Experiment, name: str, field: FieldInfo, start: list
         values = [known.get(text, text) for text in chosen]
     else:
         given = start if start is not None else [field.default]
-        text = ", ".join(_show(value) for value in given if value is not None)
+        text = "" if given == [None] else ", ".join(_show(value) for value in given)
         entered = st.text_input(label, value=text, key=key, help=help_text, disabled=disabled, max_chars=4096,
-                                placeholder="automatic" if field.default is None else None)
-        values = [_read(part) for part in (entered or "").split(",") if part.strip()]
+                                placeholder=AUTOMATIC if field.default is None else None)
+        values = [None if field.default is None and part.strip() == AUTOMATIC else _read(part)
+                  for part in (entered or "").split(",") if part.strip()]
         if not values and field.default is None:
             return
     if not values:
@@ -96,6 +101,8 @@ def _extra(field: FieldInfo, name: str) -> Any:
 
 
 def _show(value: Any) -> str:
+    if value is None:
+        return AUTOMATIC
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 

@@ -18,6 +18,10 @@ class Page(NamedTuple):
     title: str
     icon: str
     group: str
+    answers: tuple[str, ...] = ()
+    """The experiments whose question it answers."""
+    asks_for: str = "sweeps"
+    """What its link calls the sweep to be shown."""
 
 
 PAGES = [
@@ -25,9 +29,10 @@ PAGES = [
     Page("pages/Launch.py", "Launch", ":material/rocket_launch:", "Measure"),
     Page("pages/Live.py", "Live", ":material/monitoring:", "Measure"),
     Page("pages/Runs.py", "Runs", ":material/table_rows:", "Results"),
-    Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions"),
-    Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions"),
-    Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions"),
+    Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions", ("inference",)),
+    Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions", ("loading",), "sweep"),
+    Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions",
+         ("finetune", "extract", "bottleneck")),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 
@@ -46,6 +51,13 @@ def draw_frame(title: str, viewer: bool) -> None:
         if viewer:
             st.info(VIEWER, icon=":material/visibility:")
     st.title(title)
+
+
+def draw_answer_link(experiment: str, sweep_id: str) -> None:
+    """The way from a sweep to the page that answers its question, where there is one."""
+    for page in PAGES:
+        if experiment in page.answers:
+            st.page_link(page.file, label=page.title, icon=page.icon, query_params={page.asks_for: sweep_id})
 
 
 def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from ui.colours import ICONS
-from ui.frame import safe
+from ui.frame import draw_answer_link, safe
 from ui.live_page import CellPicture, say_drawn
 from ui.moving import show
 from ui.units import size
@@ -41,9 +41,11 @@ def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
             if picture.cells > drawn:
                 st.caption(say_drawn(drawn, picture.cells))
         else:
-            st.caption("No run of it has measured a batch to its end.")
+            st.caption("It compares no batches; its figures are with its result." if sweep.ok else
+                       "No run of it has come to its end.")
         with st.container(horizontal=True):
             st.page_link("pages/Live.py", label="Its result", icon=":material/monitoring:",
                          query_params={"sweep": sweep.sweep_id})
             st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:",
                          query_params={"sweep": sweep.sweep_id})
+            draw_answer_link(sweep.experiment, sweep.sweep_id)

@@ -12,7 +12,7 @@ from analysis.expectation import Expectation
 from engine.registry import Broken, Experiment
 from engine.spec import SweepSpec
 from ui.forms import Filled
-from ui.frame import safe
+from ui.frame import PAGES, safe
 from ui.units import seconds, size
 
 ORDERS = {"random": "random", "as_listed": "as listed"}
@@ -34,7 +34,10 @@ def draw_question(experiments: dict[str, Experiment | Broken]) -> Experiment:
     for name, entry in experiments.items():
         if isinstance(entry, Broken):
             st.error(f"Experiment {safe(name)} is broken: {safe(entry.error)}")
-    working = {name: entry for name, entry in experiments.items() if not isinstance(entry, Broken)}
+    # In the order of the pages that answer them, own ones after that.
+    ranked = [name for page in PAGES for name in page.answers if name in experiments]
+    working = {name: entry for name in [*ranked, *(name for name in experiments if name not in ranked)]
+               if not isinstance(entry := experiments[name], Broken)}
     first = next(iter(working))
     # A form that was filled from elsewhere has set the question already.
     default = None if "experiment" in st.session_state else first
@@ -88,17 +91,32 @@ def draw_cost(cost: Cost) -> None:
     if not known.cells_known:
         st.markdown("Expected time: **unknown, first of its kind** on this machine.")
     else:
-        sentence = (f"Expected time: **{seconds(known.low_s)} to {seconds(known.high_s)}**, plus starting up, from "
-                    f"{known.runs_used:,} earlier runs on this machine: {known.exact:,} of {cost.cells:,} cells were "
-                    "measured before" + (f", {judged:,} are judged by the same work with other workers or batch sizes"
-                                         if (judged := known.cells_known - known.exact) else "") + ".")
-        if unknown := cost.cells - known.cells_known:
-            sentence += f" Not counted, because unknown: {unknown:,} cells, the first of their kind."
-        st.markdown(sentence)
+        st.markdown(say_expected(cost))
     if cost.cannot_run:
         st.warning(f"{len(cost.cannot_run)} of {cost.cells} cells cannot run here and will be skipped:\n"
                    + "\n".join(f"- {count} × {safe(reason)}" for reason, count in
                                Counter(cost.cannot_run).most_common(8)))
+
+
+def say_expected(cost: Cost) -> str:
+    """A range only where earlier runs span one; how few they were is said."""
+    known, can_run = cost.expected, cost.cells - len(cost.cannot_run)
+    took = (f"**{seconds(known.low_s)} to {seconds(known.high_s)}**" if known.cells_repeated == known.cells_known else
+            f"**about {seconds(known.high_s)}**, with no known spread" if known.low_s == known.high_s else
+            f"**{seconds(known.low_s)} to {seconds(known.high_s)}**, or more: some cells were measured once only")
+    judged, unknown = known.cells_known - known.exact, can_run - known.cells_known
+    sentence = (f"Expected time: {took}, plus starting up, from {_count(known.runs_used, 'earlier run')} on this "
+                f"machine: {known.exact:,} of {_count(can_run, 'cell')} measured before")
+    if judged:
+        sentence += f", {judged:,} judged by the same work with other workers or batch sizes"
+    if unknown:
+        sentence += (f". Not counted, because unknown: {_count(unknown, 'cell')}, the first of "
+                     f"{'its' if unknown == 1 else 'their'} kind")
+    return sentence + "."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def as_yaml(spec: SweepSpec) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import streamlit as st
 
 from analysis.cells import CellTimes
@@ -23,9 +24,9 @@ from ui.charts import (
 )
 from ui.colours import ICONS
 from ui.findings import about_batches, about_cells
-from ui.frame import safe
+from ui.frame import draw_answer_link, safe
 from ui.moving import Moving, moving, show
-from ui.units import seconds
+from ui.units import amount, seconds
 
 CURVES = ("run_cpu_cores", "gpu_utilization", "power_watts", "gpu_memory_used_bytes", "resident_bytes")
 OPEN = ("running", "queued")
@@ -48,6 +49,15 @@ class CellPicture(NamedTuple):
     cells: int
     sentence: str
     chart: Moving
+
+
+def make_result_table(results: list[dict[str, Any]]) -> pd.DataFrame | None:
+    """What an experiment without batches measured: a row per run, a column per metric."""
+    if not results:
+        return None
+    return pd.DataFrame([{**{name: str(value) for name, value in result["values"].items()},
+                          **{name.replace("_", " "): amount(*metric) for name, metric in result["metrics"].items()}}
+                         for result in results])
 
 
 def make_cell_picture(cells: list[CellTimes], most: int = CELLS_SHOWN) -> CellPicture | None:
@@ -115,13 +125,14 @@ def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabl
             st.button("Continue" if paused else "Pause", icon=":material/pause_circle:", disabled=disabled,
                       on_click=act, args=("continue" if paused else "pause", sweep_id),
                       help="A run that is being measured is finished first")
-        if waits is None and missing:
-            st.button(f"Resume ({missing} missing)", icon=":material/play_arrow:", on_click=act,
-                      args=("resume", sweep_id), disabled=disabled)
+        if waits is None and (due := missing + sum(sweep["counts"].get(status, 0) for status in NOT_DONE)):
+            st.button(f"Resume ({due} to measure)", icon=":material/play_arrow:", on_click=act,
+                      args=("resume", sweep_id), disabled=disabled, help="What is missing, was killed or cancelled")
         if waits is None and bad:
             st.button(f"Run failed and missing again ({bad + missing})", icon=":material/replay:", on_click=act,
                       args=("retry", sweep_id), disabled=disabled)
         st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:", query_params={"sweep": sweep_id})
+        draw_answer_link(sweep["experiment"], sweep_id)
         st.page_link("pages/Launch.py", label="Launch it again, changed", icon=":material/edit:",
                      query_params={"from_sweep": sweep_id})
 
@@ -148,7 +159,7 @@ def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], di
                   args=("continue" if queue_paused else "pause", None), icon=":material/pause_circle:")
 
 
-def draw_now(pictures: Pictures, finished: CellPicture | None, log: Path | None) -> None:
+def draw_now(pictures: Pictures, finished: CellPicture | pd.DataFrame | None, log: Path | None) -> None:
     """The run that is being measured beside its readings and its log, then finished cells and endings."""
     if pictures.view.run:
         panes = st.grid(2, min_column_width=PANE_PX, gap="medium")
@@ -164,8 +175,11 @@ def draw_now(pictures: Pictures, finished: CellPicture | None, log: Path | None)
                    icon=ICONS.get(ending["status"]))
 
 
-def _draw_finished(finished: CellPicture | None) -> None:
-    if finished:
+def _draw_finished(finished: CellPicture | pd.DataFrame | None) -> None:
+    if isinstance(finished, pd.DataFrame):
+        st.subheader("Finished runs")
+        st.dataframe(finished, hide_index=True, placeholder="–", alt="Finished runs with their metrics")
+    elif finished:
         st.subheader("Finished cells")
         st.markdown(finished.sentence)
         show(finished.chart, "cells", "Time per item of each finished cell, by phase")
@@ -180,7 +194,7 @@ def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:
         st.markdown(about_batches(pictures.view.batches, "the last"))
         show(pictures.batches, "batches", "Phases of the latest batches of the running run")
     else:
-        st.info("No batch yet: the run is starting, loading its data or warming up.")
+        st.info("No batch yet: the run is starting, loading its data or warming up, or it measures no batches.")
 
 
 def _draw_readings(pictures: Pictures, log: Path | None) -> None:

@@ -22,8 +22,8 @@ def test_the_range_is_a_range_and_grows_with_repeats(asked: list[tuple[str, str]
 
 def test_a_cell_is_judged_by_itself_before_the_same_work() -> None:
     runs = [PastRun("a", "m", 1.0), PastRun("a", "m", 2.0), PastRun("b", "m", 10.0)]
-    assert expect([("a", "m")], 3, runs) == Expectation(3.0, 6.0, 1, 1, 2)
-    assert expect([("c", "m")], 1, runs) == Expectation(1.0, 10.0, 1, 0, 3)
+    assert expect([("a", "m")], 3, runs) == Expectation(3.0, 6.0, 1, 1, 2, 1)
+    assert expect([("c", "m")], 1, runs) == Expectation(1.0, 10.0, 1, 0, 3, 1)
     assert expect([("c", "other")], 1, runs) == Expectation(0.0, 0.0, 0, 0, 0)
 
 

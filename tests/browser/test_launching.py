@@ -83,7 +83,7 @@ def test_launching_again_from_the_same_window_is_another_sweep(app: App, visit: 
 
 
 def test_two_windows_launch_two_sweeps_which_take_turns(app: App, visit: Visit) -> None:
-    windows = [filled(app, visit, **quick(name, batch_s=0.05)) for name in ("left", "right")]
+    windows = [filled(app, visit, **quick(name, batch_s=0.3)) for name in ("left", "right")]
     for window in windows:
         window.launch.click(no_wait_after=True)
     lives = [LivePage(window.page).arrived() for window in windows]

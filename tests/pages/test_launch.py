@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import yaml
 from drawn_page import draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
+import launching
+from analysis.expectation import PastRun, expect
 from begin import Lab as PageLab
+from begin import open_keeper
+from engine.home import PROJECT
 from engine.params import InputError
+from engine.spec import read_spec
 from tests.store.small_lab import write_sweep
+from ui.launch_page import Cost, say_expected
 
 LAUNCH = "pages/Launch.py"
 
@@ -104,6 +112,37 @@ def test_links_fill_the_form_from_a_preset_a_sweep_or_a_run(lab: Lab) -> None:
 def test_cells_that_cannot_run_here_are_counted_with_the_reason(lab: Lab) -> None:
     page = fill(draw(LAUNCH), "device", "cpu, cuda")
     assert any("1 of 2 cells cannot run here" in box.value and "no NVIDIA GPU" in box.value for box in page.warning)
+
+
+def test_the_expected_time_claims_no_spread_from_one_run(lab: Lab) -> None:
+    def said(past: list[PastRun], cannot_run: int = 0) -> str:
+        cells = [("a", "work"), ("b", "other")]
+        return say_expected(Cost(2, 2, expect(cells[: 2 - cannot_run], 1, past), 0, ["no GPU"] * cannot_run))
+
+    once = said([PastRun("a", "work", 2.0)])
+    assert "about 2.00 s**, with no known spread" in once and "from 1 earlier run on" in once
+    assert "1 cell, the first of its kind" in once
+    assert "first of" not in said([PastRun("a", "work", 2.0)], cannot_run=1)
+    assert "**2.00 s to 3.00 s**, plus" in said([PastRun("a", "work", 2.0), PastRun("a", "work", 3.0)])
+
+
+def test_a_value_left_open_beside_others_stays(lab: Lab) -> None:
+    content = {"experiment": "inference", "name": "mine", "repeats": 1, "grid": {"images": [None, 640]}}
+    page = draw(LAUNCH)
+    next(area for area in page.text_area if area.label == "A sweep as YAML").set_value(yaml.safe_dump(content))
+    page = no_exception(next(button for button in page.button if button.label == "Fill the form").click().run())
+    assert yaml.safe_load(page.code[0].value)["grid"] == {"images": [None, 640]}
+
+
+def test_a_viewer_is_refused_before_the_hand_is_asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forged click reaches the page's code: nothing may have been begun when it is told no."""
+    draw(LAUNCH)
+    keeper = open_keeper()
+    viewer, begun = PageLab(lab.home, keeper, keeper.store.cursor(), True), list[str]()
+    monkeypatch.setattr(launching, "launched", lambda: SimpleNamespace(once=lambda *given: begun.append("launched")))
+    monkeypatch.setattr(launching.st, "error", begun.append)
+    launching.launch_and_watch(viewer, read_spec(PROJECT / "presets" / "tour.yaml"))
+    assert [text[:6] for text in begun] == ["Viewer"]
 
 
 def test_the_only_way_to_change_something_refuses_viewers_and_tells_wrong_input(lab: Lab) -> None:

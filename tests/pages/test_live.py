@@ -72,6 +72,14 @@ def test_killed_and_cancelled_runs_are_not_done(lab: Lab) -> None:
     assert any("2 of 4 runs done" in bar.text for bar in page.get("progress"))
 
 
+def test_an_experiment_without_batches_shows_its_metrics(lab: Lab) -> None:
+    script = Script(lab.home, experiment="max_batch").begin(planned_runs=1)
+    script.run(0, batches=0, metrics={"max_batch_size": 210.0})
+    sweep_id = script.end().write().sweep_id
+    page = draw(LIVE, sweep=sweep_id)
+    assert list(page.dataframe[0].value["max batch size"]) == ["210"]
+
+
 def test_a_viewer_sees_the_sweep_and_cannot_touch_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep_id = launch(lab, "only")
     wait_for(lambda: line(lab) == [sweep_id], "it is in line")

@@ -8,6 +8,7 @@ from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.errors import AppTestError
 
+from begin import open_keeper
 from engine.people import annotate
 from tests.store.small_lab import write_sweep
 
@@ -38,11 +39,13 @@ def test_a_sweep_is_tagged_and_found_by_its_tag(lab: Lab, sweep_id: str) -> None
 
 
 def test_tags_with_commas_are_several(lab: Lab, sweep_id: str) -> None:
-    annotate(lab.home, [sweep_id], "tag", "good, fast,,good")
+    annotate(lab.home, [sweep_id, "another sweep"], "tag", "good, fast,,good")
     assert "3 runs" in caption(draw("pages/Runs.py", tag="fast"))
     assert "3 runs" in caption(draw("pages/Runs.py", tag="good"))
     annotate(lab.home, [sweep_id], "untag", "fast")
-    assert lab.home.people.exists() and "3 runs" in caption(draw("pages/Runs.py", tag="good"))
+    open_keeper().catch_up(60)
+    assert "3 runs" in caption(draw("pages/Runs.py", tag="good"))
+    assert "3 runs" not in caption(draw("pages/Runs.py", tag="fast"))
 
 
 def test_deleted_runs_are_not_missing(lab: Lab, sweep_id: str) -> None:
