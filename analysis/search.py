@@ -146,6 +146,7 @@ class Agreement(NamedTuple):
     """Do models that score high also reach a high accuracy? `rho` is Spearman's, None with too few models."""
 
     score: str
+    train: int
     models: list[str]
     scores: list[float]
     accuracies: list[float]
@@ -179,7 +180,8 @@ def agreements(runs: Sequence[SearchRun], layers: str = "all") -> list[Agreement
         scores = [median(b.values(score)) for _, b in members.values()]
         accuracies = [median(a.values("val_accuracy")) for a, _ in members.values()]
         rho, chance = rank_correlation(scores, accuracies)
-        found.append(Agreement(score, list(members), scores, accuracies, rho, chance,
+        first = next(iter(members.values()))[0]
+        found.append(Agreement(score, first.params["train_images"], list(members), scores, accuracies, rho, chance,
                                sum(a.noisy + b.noisy for a, b in members.values())))
     return found
 

@@ -47,7 +47,10 @@ def bottlenecks() -> None:
 
 def agreement() -> None:
     found = agreements(runs)
-    draw_agreement(found) if found else invite_pair()
+    if found:
+        draw_agreement(found)
+    else:
+        invite_pair()
 
 
 names = {row["sweep_id"]: f"{row['name']} · {row['experiment']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}

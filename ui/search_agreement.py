@@ -21,24 +21,32 @@ def draw_agreement(found: Sequence[Agreement]) -> None:
     by_score = {agreement.score: agreement for agreement in found}
     chosen = choose("Score", list(by_score), "score", lambda score: SCORES[score])
     agreement = by_score[chosen or next(iter(by_score))]
-    rows = pd.DataFrame({"model": agreement.models, "score": agreement.scores, "accuracy": agreement.accuracies})
+    rows = agreement_frame(agreement)
     draw_figure(about_agreement(agreement), scatter(rows, SCORES[agreement.score]), rows, "agreement", NOTE)
     others = [about_agreement(other) for score, other in by_score.items() if score != agreement.score]
     st.markdown("\n".join(f"- {sentence}" for sentence in others))
+
+
+def agreement_frame(agreement: Agreement) -> pd.DataFrame:
+    """One row per model; those at the same point share a label, or one would hide the other."""
+    rows = pd.DataFrame({"model": agreement.models, "score": agreement.scores, "accuracy": agreement.accuracies})
+    rows["label"] = rows.groupby(["score", "accuracy"])["model"].transform(", ".join)
+    rows.loc[rows.duplicated(["score", "accuracy"]), "label"] = ""
+    return rows
 
 
 def about_agreement(agreement: Agreement) -> str:
     name, count = SCORES[agreement.score], len(agreement.models)
     noisy = f" {agreement.noisy_runs} of the runs were noisy." if agreement.noisy_runs else ""
     if count < ENOUGH_MODELS:
-        return (f"{name}: **too few to tell**, {count} {'model' if count == 1 else 'models'} were both scored and "
+        return (f"{name}: **too few to tell**, {count} {'model was' if count == 1 else 'models were'} both scored and "
                 f"fine-tuned; at least {ENOUGH_MODELS} are needed.{noisy}")
     if agreement.rho is None or agreement.chance is None:
         return f"{name}: nothing to rank, all {count} models have the same score or the same accuracy.{noisy}"
     shown = "agreement is not shown" if agreement.chance > 0.05 else \
         "it ranks them alike" if agreement.rho > 0 else "it ranks them the other way round"
-    return (f"{name}: rank correlation **{agreement.rho:.2f}** over {count} models; {shown} "
-            f"(chance alone gives as much in {agreement.chance:.0%} of orders).{noisy}")
+    return (f"{name}: rank correlation **{agreement.rho:.2f}** over {count} models with {agreement.train:,} training "
+            f"images; {shown} (chance alone gives as much in {agreement.chance:.0%} of orders).{noisy}")
 
 
 def scatter(rows: pd.DataFrame, title: str) -> alt.LayerChart:
@@ -49,4 +57,4 @@ def scatter(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         tooltip=[alt.Tooltip("model:N", title="Model"), alt.Tooltip("score:Q", title=title, format=".4~g"),
                  alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%")])
     return alt.layer(base.mark_point(size=90, filled=True, color=SERIES[0]),
-                     base.mark_text(dy=-12, fontSize=12, color=NEUTRAL).encode(text="model:N")).properties(height=330)
+                     base.mark_text(dy=-12, fontSize=12, color=NEUTRAL).encode(text="label:N")).properties(height=330)

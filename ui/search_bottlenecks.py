@@ -9,15 +9,18 @@ import pandas as pd
 import streamlit as st
 
 from analysis.bottlenecks import GROUPS, PARTS, Bar, joint_gains
+from analysis.comparison import estimate
 from ui.colours import phase_scale
 from ui.figure import draw_figure
 from ui.frame import safe
 from ui.links import choose, choose_many
+from ui.search_speedup import WHISKER, WIDEST
 from ui.units import seconds
 
 CHARTS_SHOWN = 8
 NOTE = ("Means over runs, because means of groups add up. Preparing a model is building it, loading its state and "
-        "moving it to the device. A part runs on one batch of activations from memory: it has no data to load.")
+        "moving it to the device. A part runs on one batch of activations from memory: it has no data to load. "
+        "Whiskers: 95 % interval of the whole over runs.")
 
 
 def draw_bottlenecks(found: Sequence[Bar]) -> None:
@@ -31,7 +34,9 @@ def draw_bottlenecks(found: Sequence[Bar]) -> None:
         bars = [bar for bar in chosen if f"{bar.model}-{bar.items}" == key]
         rows = bar_frame(bars)
         st.subheader(safe(places[key]), divider=False)
-        draw_figure(about_bars(bars), stacked_bars(rows, bool(normalised)), rows, f"bottleneck_{key}", NOTE)
+        chart = stacked_bars(rows, bool(normalised))
+        draw_figure(about_bars(bars), chart if normalised else with_intervals(chart, bars), rows, f"bottleneck_{key}",
+                    NOTE)
         st.caption(about_loading(bars))
     if len(shown) > CHARTS_SHOWN:
         st.caption(f"{len(shown) - CHARTS_SHOWN} more are chosen; {CHARTS_SHOWN} are drawn at a time.")
@@ -59,6 +64,22 @@ def _label(bar: Bar) -> str:
     return bar.label + (" (noisy)" if bar.noisy_runs else "")
 
 
+def interval_frame(bars: Sequence[Bar]) -> pd.DataFrame:
+    """The whole of each bar with its interval over runs, where there are several."""
+    whole = {_label(bar): estimate(bar.totals_s) for bar in bars if bar.runs > 1}
+    return pd.DataFrame([{"form": form, "low": found.low, "high": found.high} for form, found in whole.items()],
+                        columns=["form", "low", "high"])
+
+
+def with_intervals(chart: alt.Chart, bars: Sequence[Bar]) -> alt.LayerChart:
+    end = WIDEST * max(bar.total_s for bar in bars)
+    rows = interval_frame(bars)
+    rows["high"] = rows["high"].clip(upper=end)
+    whiskers = alt.Chart(rows).mark_rule(color=WHISKER, strokeWidth=2).encode(
+        x=alt.X("low:Q"), x2="high:Q", y=alt.Y("form:N", sort=[_label(bar) for bar in bars]))
+    return alt.layer(chart, whiskers)
+
+
 def stacked_bars(rows: pd.DataFrame, normalised: bool) -> alt.Chart:
     groups = [group for group in GROUPS if group in set(rows["group"])]
     domain, colours = phase_scale(groups)
@@ -81,7 +102,7 @@ def about_bars(bars: Sequence[Bar]) -> str:
     said = []
     for bar in _ends(bars):
         group = max(GROUPS, key=lambda group: bar.groups_s[group])
-        said.append(f"{safe(bar.label).capitalize()}: **{group}** is most of it, {bar.share(group):.0%} of "
+        said.append(f"{safe(bar.label).capitalize()}: **{group}** takes most, {bar.share(group):.0%} of "
                     f"{seconds(bar.total_s)}.")
     for gain in joint_gains(bars):
         part = f"{gain.models} models that differ in their {PARTS[gain.part]}"

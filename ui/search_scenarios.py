@@ -112,16 +112,19 @@ def share_lines(rows: pd.DataFrame, scenarios: Sequence[Scenario], models: int) 
     chosen = alt.Chart(pd.DataFrame([{"models": models}])).mark_rule(color=NEUTRAL).encode(x="models:Q")
     points = alt.Chart(rows[rows["break_even"]])
     marks = points.mark_point(size=90, filled=True).encode(x=x, y=y, color=colour)
-    labels = points.mark_text(align="right", dx=-9, dy=-9, fontSize=13, fontWeight="bold").encode(
-        x=x, y=y, color=colour, text=alt.Text("models:Q", format=","))
-    return alt.layer(even, chosen, lines, marks, labels).properties(height=330)
+    # The own one below: scenarios that are close to each other would write over each other.
+    labels = [alt.Chart(rows[rows["break_even"] & (rows["scenario"] == name)]).mark_text(
+        align="left" if name == OWN else "right", dx=10 if name == OWN else -9, dy=14 if name == OWN else -11,
+        fontSize=13, fontWeight="bold").encode(x=x, y=y, color=colour, text=alt.Text("models:Q", format=","))
+        for name in names]
+    return alt.layer(even, chosen, lines, marks, *labels).properties(height=420)
 
 
 def about_break_even(scenarios: Sequence[Scenario], models: int) -> str:
     each = ", ".join(f"**{break_even(s):,}** in {s.name}" for s in scenarios)
     shares = [search_share(s, models) for s in scenarios]
-    spread = f"{min(shares):.1%}" if f"{min(shares):.1%}" == f"{max(shares):.1%}" else \
-        f"{min(shares):.1%} to {max(shares):.1%}"
+    least, most = f"{min(shares):.2%}", f"{max(shares):.2%}"
+    spread = least if least == most else f"{least} to {most}"
     return (f"With more models than this, searching takes longer than training: {each}. With {models:,} models "
             f"searching is {spread} of the end-to-end time.")
 

@@ -70,7 +70,7 @@ def test_speed_ups_agree_with_the_raw_rows(app: App, visit: Visit) -> None:
         ratio, low, high, long, short = (math.exp(value) for value in (
             middle, middle - half, middle + half, fmean(a), fmean(b)))
         assert shown[model, train + train // 4] == [
-            f"{ratio:.1f}", f"{low:.1f} to {high:.1f}", seconds(long), seconds(short), "3 and 3"]
+            f"{ratio:.1f}", f"{low:.1f} to {high:.1f}", seconds(long), seconds(short), "3+3"]
 
     # The link opens the same for someone else, and a view is in it.
     page.get_by_role("radio", name="End to end").click()
