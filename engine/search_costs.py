@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FEW, MANY = 8, 64
 """Items in the two calls whose difference is the cost of an item; what is left is the cost of a call."""
-CALLS = 5
+CALLS = 3
 PAGE = 4096
 
 

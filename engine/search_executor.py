@@ -112,7 +112,7 @@ class Executor:
         runs = repeats = loads = 0
         load, copy = clock.phase("load_state"), clock.phase("data_to_device", on_device=True)
         infer, score = clock.phase("inference", on_device=True), clock.phase("score", on_device=True)
-        parent, block_of, hashes = tree.parent.tolist(), tree.block.tolist(), tree.blocks
+        block_of, hashes = tree.block.tolist(), tree.blocks
         for kind, at, other in steps:
             if pairs and kind not in (Kind.COLLECT, Kind.RELEASE, Kind.SCORE, Kind.DROP):
                 clock.end_batch(share(pairs))
@@ -123,7 +123,7 @@ class Executor:
                 with infer:
                     if weights is not None:
                         self._put_in(code, held[number])
-                    live[at] = self._modules[code](live[parent[at]])
+                    live[at] = self._modules[code](live[other])
                 runs += 1
                 repeats += kind == Kind.RERUN
             elif kind == Kind.LOAD:

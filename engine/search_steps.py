@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Steps by column. `at` is a node, for LOAD and DROP a block, for COLLECT a node and `other` its model."""
+    """Steps by column. `at` is a node, for LOAD and DROP a block; `other` is what RUN reads, and COLLECT's model."""
 
     kind: Column
     when: Column
@@ -93,7 +93,7 @@ def spell_out(pass_: Pass, tree: PrefixTree) -> Iterator[Step]:
             if kind in (Kind.LOAD, Kind.DROP):
                 yield Step(Kind(kind), items, None, None, tree.blocks[at], [])
             elif kind in (Kind.RUN, Kind.RERUN):
-                yield Step(Kind(kind), items, at, int(tree.parent[at]), tree.blocks[tree.block[at]], [])
+                yield Step(Kind(kind), items, at, other, tree.blocks[tree.block[at]], [])
             elif kind == Kind.COLLECT:
                 waiting.append(other)
                 yield Step(Kind.COLLECT, items, at, None, None, [other])
@@ -130,6 +130,7 @@ def shared_steps(tree: PrefixTree, nodes: Column, score_every: int) -> Columns:
     kind = np.repeat(np.tile(np.array(kinds, np.int8), count), flat)
     at = np.repeat(about.ravel(), flat).astype(np.int32)
     other = np.full(len(kind), -1, np.int32)
+    other[kind == Kind.RUN] = parent
     other[kind == Kind.COLLECT] = np.argsort(place[tree.ends], kind="stable")
     when = np.where(kind == Kind.SCORE, When.LAST, When.EVERY).astype(np.int8)
     take = _columns([TAKE_ITEMS])
@@ -144,7 +145,7 @@ def lone_steps(tree: PrefixTree, model: int) -> Columns:
     rows: list[tuple[Kind, When, int, int]] = [(Kind.LOAD, When.FIRST, block, -1) for block in blocks]
     rows.append(TAKE_ITEMS)
     for source, node in zip([ITEMS, *path], path, strict=False):
-        rows += [(Kind.RUN, When.EVERY, node, -1), (Kind.RELEASE, When.EVERY, source, -1)]
+        rows += [(Kind.RUN, When.EVERY, node, source), (Kind.RELEASE, When.EVERY, source, -1)]
     rows += [(Kind.COLLECT, When.EVERY, path[-1], model), (Kind.RELEASE, When.EVERY, path[-1], -1)]
     rows += [(Kind.DROP, When.LAST, block, -1) for block in blocks]
     return _columns([*rows, (Kind.SCORE, When.LAST, 0, -1)])
@@ -163,7 +164,7 @@ def repeating_steps(tree: PrefixTree, nodes: Column, score_every: int) -> Column
         for source, node in zip([ITEMS, *path], path, strict=False):
             block = int(tree.block[node])
             rows += [(Kind.LOAD, When.EVERY, block, -1),
-                     (Kind.RERUN if node in done else Kind.RUN, When.EVERY, node, -1),
+                     (Kind.RERUN if node in done else Kind.RUN, When.EVERY, node, source),
                      (Kind.DROP, When.EVERY, block, -1), (Kind.RELEASE, When.EVERY, source, -1)]
             done.add(node)
         rows += [(Kind.COLLECT, When.EVERY, path[-1], model), (Kind.RELEASE, When.EVERY, path[-1], -1)]

@@ -1,10 +1,11 @@
-"""Model search: searching a model against fine-tuning it, and where a search spends its time."""
+"""Model search: against fine-tuning, where it spends its time, and search strategies against each other."""
 
 import streamlit as st
 
 from analysis.bottlenecks import bars
 from analysis.search import agreements, speed_ups, unmatched
 from begin import begin
+from engine.registry import default_values
 from store.search import published_pairs, search_runs, search_sweeps
 from ui.frame import empty_state
 from ui.links import choose_many
@@ -12,6 +13,7 @@ from ui.search_agreement import draw_agreement
 from ui.search_bottlenecks import draw_bottlenecks
 from ui.search_scenarios import draw_scenarios
 from ui.search_speedup import draw_speed_up
+from ui.strategies_view import draw_strategies
 
 lab = begin("Model search")
 EXPERIMENTS = ("finetune", "extract", "bottleneck")
@@ -53,6 +55,13 @@ def agreement() -> None:
         invite_pair()
 
 
+VIEWS = ("Speed-up", "End to end", "Bottlenecks", "Agreement", "Strategies")
+view = st.segmented_control("View", VIEWS, default="Speed-up", key="view", bind="query-params", required=True,
+                            label_visibility="collapsed")
+if view == "Strategies":
+    # Sweeps of its own: a strategy is searched with, not fine-tuned.
+    draw_strategies(lab.ask, lab.home, lab.keeper.once, default_values("search"))
+    st.stop()
 names = {row["sweep_id"]: f"{row['name']} · {row['experiment']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
 newest = {row["experiment"]: row["sweep_id"] for row in reversed(sweeps) if row["ok"]}
 chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], list(newest.values())) \
@@ -61,6 +70,4 @@ runs = lab.keeper.once(("search runs", *chosen), lambda: search_runs(lab.ask, ch
 pairs = lab.keeper.once(("speed ups", *chosen), lambda: speed_ups(runs))
 views = {"Speed-up": speed_up, "End to end": lambda: draw_scenarios(pairs, published), "Bottlenecks": bottlenecks,
          "Agreement": agreement}
-view = st.segmented_control("View", list(views), default="Speed-up", key="view", bind="query-params", required=True,
-                            label_visibility="collapsed")
 views[view or "Speed-up"]()

@@ -47,7 +47,7 @@ def strategy_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str
         LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
                    WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) h USING (run_id)
         LEFT JOIN (SELECT run_id, max(path) AS path FROM files WHERE run_id IN (SELECT run_id FROM members)
-                   GROUP BY run_id) f USING (run_id)
+                   AND ends_with(path, '/search.json') GROUP BY run_id) f USING (run_id)
         ORDER BY m.started_at, m.run_id""", {"sweeps": list(sweep_ids), "metrics": list(METRICS)})
     for row in rows:
         for name in ("asked", "effective"):

@@ -20,8 +20,11 @@ SMALL = {"models": 6, "blocks": 8, "channels": 4, "items": 100, "image_size": 4,
 
 
 def result_of(lab: Lab, run: dict[str, Any]) -> Any:
-    path = lab.home.sweep(run["sweep_id"]).runs / f"{run['run_id']}-search.json"
-    return json.loads(path.read_text())
+    return json.loads((files_of(lab, run) / "search.json").read_text())
+
+
+def files_of(lab: Lab, run: dict[str, Any]) -> Path:
+    return lab.home.sweep(run["sweep_id"]).runs / f"{run['run_id']}.files"
 
 
 def test_strategies_are_runs_like_any_other(lab: Lab) -> None:
@@ -35,6 +38,7 @@ def test_strategies_are_runs_like_any_other(lab: Lab) -> None:
         assert {"plan", "load_state", "data_to_device", "inference", "score"} == set(run["phases"])
         assert run["metrics"]["activation_peak_bytes"] <= run["metrics"]["predicted_peak_bytes"]
         assert run["metrics"]["resumed_models"] == 0
+        assert run["metrics"]["priced_inference_s"] > 0
     work = {name: run["metrics"]["block_items"] for name, run in runs.items()}
     assert work["exhaustive"] == runs["exhaustive"]["metrics"]["exhaustive_block_items"] == 6 * 8 * 100
     for name in ("shared_prefix", "shared_prefix_halving"):
@@ -43,9 +47,11 @@ def test_strategies_are_runs_like_any_other(lab: Lab) -> None:
     rankings = {name: [ranked["model"] for ranked in result_of(lab, run)["ranking"]] for name, run in runs.items()}
     assert rankings["exhaustive"] == rankings["shared_prefix"]
     assert rankings["halving"] == rankings["shared_prefix_halving"]
-    assert list((lab.home.sweep(sweep_id).path / "checkpoints").iterdir()) == []
-    files = lab.json("show", runs["halving"]["run_id"])["files"]
-    assert [kept["title"] for kept in files] == ["Ranking, rounds, and what the models share"]
+    assert {path.name for path in files_of(lab, runs["halving"]).iterdir()} == {"search.json", "plan.txt"}
+    assert len(lab.json("show", runs["halving"]["run_id"])["files"]) == 2
+    printed = (files_of(lab, runs["shared_prefix"]) / "plan.txt").read_text().splitlines()
+    assert printed[1].startswith("6 models, ")
+    assert printed[2] == "items 0-32: take the items"
 
 
 def test_wrong_asks_are_one_sentence(lab: Lab) -> None:
@@ -94,8 +100,7 @@ def wait_for(true: Callable[[], object], what: str) -> None:
 
 
 def finished_scores(folder: SweepFolder) -> int:
-    files = list((folder.path / "checkpoints").glob("*")) if (folder.path / "checkpoints").is_dir() else []
-    return sum(len(file.read_text().split("\n")) - 2 for file in files)
+    return sum(len(file.read_text().split("\n")) - 2 for file in folder.runs.glob("*.files/finished_scores.txt"))
 
 
 def test_a_killed_search_does_not_compute_finished_models_again(lab: Lab, tmp_path: Path) -> None:

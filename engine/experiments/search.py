@@ -21,7 +21,9 @@ from engine.params import Params as BaseParams
 from engine.scoring import Scorer
 from engine.search_items import PATTERNS
 from engine.search_network import synthetic_network
-from engine.search_plan import Strategy
+from engine.search_outline import outline
+from engine.search_plan import Strategy, describe_plan, price
+from engine.search_tree import Snapshot
 from engine.settings import NAMED_SETS, DeviceName, check_image_sets, device_setting, no_such_device
 from engine.snapshot_stores import list_stores, stores_folder
 from engine.snapshots import SnapshotStore, StoredModel, check_name
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from engine.search import Found
 
 FEATURES = 64
+STEPS_KEPT = 5_000
 
 
 def _items_from(name: str) -> str:
@@ -119,7 +122,6 @@ def run(params: Params, recorder: Recorder) -> None:
     from engine.search_executor import Executor
     from engine.search_items import load_items
     from engine.search_network import build_modules
-    from engine.search_tree import Snapshot
 
     device = begin_torch(params, params.device)
     with recorder.stage("prepare_data"):
@@ -131,7 +133,8 @@ def run(params: Params, recorder: Recorder) -> None:
     kinds = {block.hash: block.kind for model in models for block in model.blocks}
     snapshots = [Snapshot(model.name, [block.hash for block in model.blocks]) for model in models]
     executor = Executor(store, modules, kinds, items.pixels, items.labels, items.classes, params.scorer, device)
-    checkpoint = Checkpoint(recorder.folder.parent / "checkpoints" / f"{recorder.run_id}.txt", question(params))
+    files = recorder.folder / f"{recorder.run_id}.files"  # erased together with the run
+    checkpoint = Checkpoint(files / "finished_scores.txt", question(params))
     with torch.inference_mode():
         with recorder.stage("warm_up"):
             costs = measure_costs(store, models, modules, items.pixels, device, recorder.alive)
@@ -151,11 +154,12 @@ def run(params: Params, recorder: Recorder) -> None:
     recorder.effective(threads=torch.get_num_threads(), device=device, models=len(models), items=len(items.pixels),
                        chunk_items=max((plan.chunk_items for plan in plans), default=None))
     _write_metrics(recorder, found, models, params.items)
+    recorder.metric("priced_inference_s", sum(price(plan).seconds for plan in plans), "s")
     mean = {name: sum(getattr(costs[block], name) for block in kinds) / len(kinds)
             for name in ("item_s", "call_s", "load_s")}
     for name, value in mean.items():
         recorder.metric(f"block_{name}", value, "s")
-    _keep_result(recorder, found, models)
+    _keep_result(recorder, files, found, snapshots)
     checkpoint.remove()
 
 
@@ -175,13 +179,13 @@ def _write_metrics(recorder: Recorder, found: Found, models: list[StoredModel], 
     recorder.metric("best_top1", found.ranking[0].top1)
 
 
-def _keep_result(recorder: Recorder, found: Found, models: list[StoredModel]) -> None:
-    from engine.search_outline import outline
-    from engine.search_tree import Snapshot
-
-    path = recorder.folder / f"{recorder.run_id}-search.json"
-    path.write_text(json.dumps({
+def _keep_result(recorder: Recorder, files: Path, found: Found, snapshots: list[Snapshot]) -> None:
+    result = files / "search.json"
+    result.write_text(json.dumps({
         "ranking": [ranked._asdict() for ranked in found.ranking],
-        "rounds": [done.round._asdict() for done in found.rounds],
-        "parts": outline([Snapshot(model.name, [block.hash for block in model.blocks]) for model in models])}))
-    recorder.keep_file(path, "Ranking, rounds, and what the models share")
+        "rounds": [done.round._asdict() for done in found.rounds], "parts": outline(snapshots)}))
+    recorder.keep_file(result, "Ranking, rounds, and what the models share")
+    steps = files / "plan.txt"
+    steps.write_text("\n".join(line for number, done in enumerate(found.rounds, 1) if done.plan
+                               for line in [f"round {number}", *describe_plan(done.plan, STEPS_KEPT)]) + "\n")
+    recorder.keep_file(steps, f"The plan of each round, its first {STEPS_KEPT:,} steps spelled out")

@@ -4,9 +4,12 @@ the budget as torch's allocator saw it."""
 from __future__ import annotations
 
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -248,6 +251,60 @@ def test_a_stopped_search_goes_on_where_it_was(nine: Bench, tmp_path: Path, stra
         assert (executor.counts.block_items < complete.counts.block_items) == bool(expected)
         assert [ranked.model for ranked in found.ranking] == [ranked.model for ranked in whole.ranking]
         assert by_name(found) == pytest.approx(by_name(whole), abs=1e-5)
+
+
+class SlowStore(SnapshotStore):
+    """A disk that takes its time; who reads is noted."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        super().__init__(folder)
+        self.seconds, self.readers = seconds, set[str]()
+
+    def load(self, block: str) -> dict[str, torch.Tensor]:
+        self.readers.add(threading.current_thread().name)
+        time.sleep(self.seconds)
+        return super().load(block)
+
+
+class SlowBlock(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module, seconds: float) -> None:
+        super().__init__()
+        self.inner, self.seconds = inner, seconds
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.inner.state_dict(*args, **kwargs)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return self.inner(values)
+
+
+class WaitTimer(Untimed, AbstractContextManager[None]):
+    """Adds up the seconds of one phase."""
+
+    def __init__(self) -> None:
+        self.waited_s = self.since = 0.0
+
+    def phase(self, name: str, on_device: bool = False) -> AbstractContextManager[None]:
+        return self if name == "load_state" else nullcontext()
+
+    def __enter__(self) -> None:
+        self.since = time.perf_counter()
+
+    def __exit__(self, *reason: object) -> None:
+        self.waited_s += time.perf_counter() - self.since
+
+
+def test_weights_are_read_while_blocks_compute(nine: Bench) -> None:
+    """Reading takes as long as computing: hidden behind it, most of the reading is not waited for."""
+    slow = SlowStore(nine.store.folder, 0.02)
+    bench = nine._replace(store=slow, modules={kind: SlowBlock(module, 0.025)
+                                               for kind, module in nine.modules.items()})
+    timer = WaitTimer()
+    _, executor = bench.search("shared_prefix", timer=timer)
+    assert len(slow.readers) == 1
+    assert threading.current_thread().name not in slow.readers
+    assert timer.waited_s < 0.5 * executor.counts.loads * 0.02
 
 
 def test_real_networks_of_different_shapes_are_searched_together(tmp_path: Path) -> None:
