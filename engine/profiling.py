@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROFILED_BATCHES = 3
 OPERATORS_KEPT = 40
 OPERATORS_FILE = "operators.json"
-TRACE_TITLE = "Profile: trace of three batches; open it at ui.perfetto.dev or in chrome://tracing"
+TRACE_TITLE = "Profile: trace; open it at ui.perfetto.dev or in chrome://tracing"
 FOLDER_TITLE = ("Profile: TensorBoard folder; unpack it, pip install tensorboard torch-tb-profiler, "
                 "tensorboard --logdir FOLDER")
 TABLE_TITLE = "Profile: operators by their own time"
@@ -28,8 +28,8 @@ TABLE_TITLE = "Profile: operators by their own time"
 
 def profile_setting() -> Any:
     return setting(False, title="Profile",
-                   help="Afterwards, three more batches under torch's profiler: a trace and the top operators are kept "
-                        "as files of the run. The timed pass is not touched.")
+                   help="Afterwards, up to three more batches under torch's profiler: a trace and the top operators "
+                        "are kept as files of the run. The timed pass is not touched.")
 
 
 def profile_batches(recorder: Recorder, device: str, batches: Iterable[Any], step: Callable[..., None],
@@ -73,7 +73,7 @@ def keep_profile(recorder: Recorder, profiler: Any) -> None:
     packed = home / "tensorboard.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         archive.write(trace, f"tensorboard/{trace.name}")
-    write_json(home / OPERATORS_FILE, {"batches": PROFILED_BATCHES, "operators": list_operators(profiler)})
+    write_json(home / OPERATORS_FILE, {"operators": list_operators(profiler)})
     recorder.keep_file(trace, TRACE_TITLE)
     recorder.keep_file(packed, FOLDER_TITLE)
     recorder.keep_file(home / OPERATORS_FILE, TABLE_TITLE)

@@ -28,6 +28,7 @@ PAGES = [
     Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions"),
     Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions"),
     Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions"),
+    Page("pages/Training.py", "Training", ":material/model_training:", "Questions"),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 

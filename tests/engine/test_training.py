@@ -41,12 +41,13 @@ def losses(lab: Lab, run: dict[str, Any]) -> list[float]:
 
 
 def test_several_devices_train_like_one_with_the_same_global_batch(lab: Lab, images: Path) -> None:
-    alone = sweep(lab, {"method": ["baseline", "dp"]}, batch_size=16)
+    alone = sweep(lab, {"method": ["baseline", "checkpointing", "dp"]}, batch_size=16)
     together = sweep(lab, {"method": ["ddp", "fsdp"]}, batch_size=8, devices=2)
     assert alone["dp"]["status"] == "skipped" and "needs 2 CUDA devices" in alone["dp"]["reason"]
     one = losses(lab, alone["baseline"])
     assert len(one) == 3 and one[0] != pytest.approx(one[-1], rel=1e-3), "it learns something, or nothing is compared"
-    for method, run in together.items():
+    assert alone["checkpointing"]["metrics"]["gradient_error"] < 1e-6
+    for method, run in {**together, "checkpointing": alone["checkpointing"]}.items():
         assert run["status"] == "ok", (method, run["reason"])
         assert losses(lab, run) == pytest.approx(one, rel=1e-4), method
         for name in ("val_loss", "val_accuracy"):
