@@ -152,19 +152,23 @@ def make_loader(
     prefetch_factor: int = 2,
     persistent_workers: bool = False,
     seed: int = 0,
+    sampler: Any = None,
+    drop_last: bool = True,
 ) -> DataLoader[Any]:
-    """A loader of full batches in the order of the set. Read what took effect from the loader's own attributes."""
+    """A loader in the order of the set, or in a sampler's; of full batches unless the rest is asked for. Read what took
+    effect from the loader's own attributes."""
     import torch
     from torch.utils.data import DataLoader
 
-    if batch_size > len(dataset):
+    if drop_last and batch_size > len(dataset):
         raise DataError(f"batch_size={batch_size}: the data has only {len(dataset)} images and only full batches "
                         f"are measured; lower batch_size or give more images.")
     return DataLoader(
         cast("Dataset[Any]", dataset),
         batch_size=batch_size,
         shuffle=False,
-        drop_last=True,
+        sampler=sampler,
+        drop_last=drop_last,
         # A set that reads whole batches has nothing left to collate.
         collate_fn=keep_batch if getattr(dataset, "whole_batches", False) else None,
         num_workers=workers,

@@ -199,7 +199,6 @@ class JournalWriter:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self._buffer: list[bytes] = []
-        self._written = 0
         self._flushed_at = time.perf_counter()
 
     def write(self, record: Line) -> None:
@@ -223,16 +222,17 @@ class JournalWriter:
     def _write_block(self) -> None:
         lines = b"\n".join(self._buffer) + b"\n"
         block = lines + _encoder.encode(Check(zlib.crc32(lines))) + b"\n"
+        # Asked of the file: a process of the same run may have written to it since, in turns.
+        end = os.lseek(self._file, 0, os.SEEK_END)
         try:
             rest = memoryview(block)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
             # A full disk may have taken half a block: cut it off, so that a later flush does not tear the middle.
-            os.ftruncate(self._file, self._written)
+            os.ftruncate(self._file, end)
             raise
         self._buffer.clear()
-        self._written += len(block)
 
     def sync(self) -> None:
         """Flush, and wait until the disk has it: at the end of a run."""

@@ -16,7 +16,7 @@ from engine.journal import Batches, Effective, Event, File, JournalWriter, Metri
 from engine.moment import utc_now
 
 STAGES = ("start_process", "prepare_data", "init_model", "load_state", "model_to_device", "warm_up", "measure",
-          "measure_memory", "score", "validate", "finish")
+          "measure_memory", "score", "validate", "profile", "finish")
 
 
 class Skip(Exception):
@@ -112,6 +112,10 @@ class Recorder:
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise ValueError(f"{path} is not inside the run's folder {self.folder}; write it there")
         self._journal.write(File(self.run_id, os.path.relpath(path, self.folder.parent), title, path.stat().st_size))
+
+    def flush(self) -> None:
+        """Everything so far into the journal: before another process of the run writes to it, or goes."""
+        self._journal.flush()
 
     def alive(self) -> None:
         """Long work without batches says so, or the run counts as hung."""

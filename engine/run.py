@@ -57,8 +57,8 @@ class Cancelled(BaseException):
 def run_process(order: RunOrder, link: Connection) -> None:
     """Entry point in the fresh process."""
     own_group(link)
-    signal.signal(signal.SIGTERM, _cancel)
-    _log_to(order.log)
+    signal.signal(signal.SIGTERM, raise_cancelled)
+    log_to(order.log)
     journal = JournalWriter(order.journal)
     recorder = Recorder(order.run_id, journal, order.requested_at, Teller(link), order.journal.parent, order.cache)
     try:
@@ -172,11 +172,11 @@ def _end_with_sweep(link: Connection) -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _cancel(signum: int, frame: FrameType | None) -> None:
+def raise_cancelled(signum: int, frame: FrameType | None) -> None:
     raise Cancelled
 
 
-def _log_to(path: Path) -> None:
+def log_to(path: Path) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -32,7 +32,8 @@ PAGES = [
     Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions", ("inference",)),
     Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions", ("loading",), "sweep"),
     Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions",
-         ("finetune", "extract", "bottleneck")),
+         ("finetune", "extract", "bottleneck", "search")),
+    Page("pages/Training.py", "Training", ":material/model_training:", "Questions", ("training",)),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 

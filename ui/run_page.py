@@ -27,6 +27,7 @@ from ui.findings import about_batches, about_stages
 from ui.frame import safe
 from ui.live_page import tail
 from ui.max_batch_view import draw_max_batch
+from ui.operators_view import draw_operators, find_operators
 from ui.units import amount, metric_amount, seconds, size
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 BATCHES_SHOWN = 120
 LOG_SHOWN_BYTES = 20_000
 MEMORY = ("resident_bytes", "run_process_resident_bytes", "gpu_memory_used_bytes", "memory_available_bytes")
-OWN_SERIES = ("try", "memory")
+OWN_SERIES = ("try", "memory", "training")
 """Not telemetry: results of an experiment that come one after the other, drawn by its own view."""
 CURVES = tuple(name for name in READINGS if name not in MEMORY)
 
@@ -62,6 +63,8 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
         parts = {"Tries": lambda: draw_max_batch(list_limits(connection, run_id=run_id), published_limits(connection),
                                                  list_tries(connection, run_id)), **parts}
         del parts["Phases"]  # it has no batches
+    if (operators := find_operators(run, folder)) is not None:
+        parts["Operators"] = lambda: draw_operators(operators)
     # Only the open tab is drawn: the charts of the others would cost more than the page.
     for tab, draw in zip(st.tabs(list(parts), on_change="rerun", key="tab", bind="query-params"), parts.values(),
                          strict=True):

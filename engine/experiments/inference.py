@@ -17,6 +17,7 @@ from engine.formats import Format
 from engine.models import fetch_weights, image_size_problem
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
+from engine.profiling import profile_batches, profile_setting
 from engine.settings import (
     DataName,
     DeviceName,
@@ -69,6 +70,7 @@ class Params(BaseParams):
     prefetch_factor: int = prefetch_setting()
     pin_memory: bool = pin_memory_setting()
     format: Format = format_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -167,3 +169,10 @@ def run(params: Params, recorder: Recorder) -> None:
             with infer:
                 forward(pixels)
             clock.end_batch(params.batch_size)
+
+    if params.profile:
+        def infer_batch(pixels: Any, _labels: Any) -> None:
+            with torch.inference_mode(), precision:
+                forward(pixels.to(device, memory_format=layout, non_blocking=params.pin_memory))
+
+        profile_batches(recorder, device, loader, infer_batch)

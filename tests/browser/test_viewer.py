@@ -34,7 +34,7 @@ def pages(sweep_id: str) -> dict[str, tuple[str, str]]:
     return {"Home": ("", ""), "Launch": ("Launch", "experiment=misbehave"), "Live": ("Live", f"sweep={sweep_id}"),
             "Runs": ("Runs", ""), "Batch & workers": ("Batch_and_workers", ""), "Data loading": ("Data_loading", ""),
             "Model search": ("Model_search", ""),
-            "Machine": ("Machine", "")}
+            "Training": ("Training", ""), "Machine": ("Machine", "")}
 
 
 @pytest.fixture(scope="module")

@@ -480,10 +480,10 @@ CANCELLED = """
 import itertools, os, random, signal, sys, threading, time
 from pathlib import Path
 from engine.journal import Event, JournalWriter, read_records
-from engine.run import Cancelled, _cancel
+from engine.run import Cancelled, raise_cancelled
 
 def write_until_cancelled(path, tell):
-    signal.signal(signal.SIGTERM, _cancel)
+    signal.signal(signal.SIGTERM, raise_cancelled)
     threading.Thread(target=os.read, args=(os.pipe()[0], 1), daemon=True).start()
     writer = JournalWriter(path)
     flushed = 0

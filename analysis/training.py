@@ -1,0 +1,167 @@
+"""Ways of training side by side: time per image against plain training, estimated against actual epochs, efficiency of
+several devices, loss curves. Everything is per cell over its runs, and only like is compared with like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from analysis.comparison import Estimate, Ratio, compare, estimate
+
+BASELINE = "baseline"
+OWN_CHOICES = ("method", "devices", "batch_size", "checkpoint_parallel", "seed", "profile")
+"""What a method may choose for itself: two cells that differ in anything else are not compared."""
+NOT_FOR_EFFICIENCY = ("devices", "seed", "profile")
+
+
+class TrainingRun(NamedTuple):
+    """One ok run of the experiment `training`. Batches and images are those of all devices together."""
+
+    run_id: str
+    cell: str
+    params: Mapping[str, Any]
+    devices: int
+    device_batch_size: int
+    global_batch_size: int
+    train_images: int
+    batch_s: float
+    """Median over the batches."""
+    actual_epoch_s: float
+    noisy: bool | None
+
+    @property
+    def method(self) -> str:
+        return str(self.params.get("method", BASELINE))
+
+    @property
+    def image_s(self) -> float:
+        """Over the whole epoch, the workers' start-up included."""
+        return self.actual_epoch_s / self.train_images
+
+    @property
+    def estimated_epoch_s(self) -> float:
+        """As seed 002 estimated it: images / batch x seconds per batch."""
+        return self.train_images / self.global_batch_size * self.batch_s
+
+
+class TrainedCell(NamedTuple):
+    """A cell over its runs. `against` is the time per image over plain training's; None where there is none alike."""
+
+    first: TrainingRun
+    batch_s: Estimate
+    image_s: Estimate
+    estimated_epoch_s: Estimate
+    actual_epoch_s: Estimate
+    actual_to_estimated: float
+    against: Ratio | None
+    why_not: str
+    """Why it is not compared with plain training; empty where it is, or where it is plain training itself."""
+    efficiency: Ratio | None
+    """Images per second over those of as many times one device; None with one device or without such a cell."""
+    runs: int
+    noisy_runs: int
+
+
+class Published(NamedTuple):
+    """A row that seed 002 published, in the same words. What it did not publish is None."""
+
+    method: str
+    devices: int
+    device_batch_size: int
+    global_batch_size: int
+    batch_s: float | None
+    estimated_epoch_s: float | None
+    actual_epoch_s: float
+    images: int
+    caveat: str
+
+    @property
+    def image_s(self) -> float:
+        return self.actual_epoch_s / self.images
+
+
+class Curve(NamedTuple):
+    """The loss of every batch of one run, by the images seen until then."""
+
+    run_id: str
+    cell: str
+    images: Sequence[int]
+    losses: Sequence[float]
+
+
+class Likeness(NamedTuple):
+    """How far apart the curves of two cells are that saw the same batches: the largest relative difference."""
+
+    one: str
+    other: str
+    difference: float
+
+
+def compare_methods(runs: Iterable[TrainingRun]) -> list[TrainedCell]:
+    """Cells in the order of their first run."""
+    cells: dict[str, list[TrainingRun]] = {}
+    for run in runs:
+        cells.setdefault(run.cell, []).append(run)
+    return [_summarise(members, list(cells.values())) for members in cells.values()]
+
+
+def _summarise(members: list[TrainingRun], cells: list[list[TrainingRun]]) -> TrainedCell:
+    first = members[0]
+    plain, why_not = _find_baseline(first, cells)
+    single = next((cell for cell in cells if cell[0].devices == 1 and _alike(cell[0], first, NOT_FOR_EFFICIENCY)
+                   and cell[0].device_batch_size == first.device_batch_size), None)
+    actual = estimate([run.actual_epoch_s for run in members])
+    estimated = estimate([run.estimated_epoch_s for run in members])
+    return TrainedCell(
+        first, estimate([run.batch_s for run in members]), estimate([run.image_s for run in members]), estimated,
+        actual, actual.value / estimated.value,
+        compare([run.image_s for run in members], [run.image_s for run in plain]) if plain else None, why_not,
+        compare([1 / run.image_s / run.devices for run in members], [1 / run.image_s for run in single])
+        if single and first.devices > 1 else None,
+        len(members), sum(bool(run.noisy) for run in members))
+
+
+def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[list[TrainingRun] | None, str]:
+    """Plain training with the same settings, at the same batch per device where there is one."""
+    if run.method == BASELINE:
+        return None, ""
+    plain = [cell for cell in cells if cell[0].method == BASELINE]
+    if not plain:
+        return None, "no plain training in this sweep"
+    alike = [cell for cell in plain if _alike(cell[0], run, OWN_CHOICES)]
+    if not alike:
+        return None, "plain training had other settings"
+    same_work = [cell for cell in alike if cell[0].train_images == run.train_images]
+    if not same_work:
+        return None, f"plain training had epochs of {alike[0][0].train_images} images"
+    return next((cell for cell in same_work if cell[0].device_batch_size == run.device_batch_size), same_work[0]), ""
+
+
+def _alike(one: TrainingRun, other: TrainingRun, apart_from: tuple[str, ...]) -> bool:
+    names = {*one.params, *other.params} - set(apart_from)
+    return all(one.params.get(name) == other.params.get(name) for name in names)
+
+
+def published_ratio(row: Published, rows: Sequence[Published]) -> float | None:
+    """Time per image over the published baseline's, both from actual epochs."""
+    plain = next((one for one in rows if one.method == BASELINE), None)
+    return row.image_s / plain.image_s if plain and row.method != BASELINE else None
+
+
+def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> list[Likeness]:
+    """Pairs of cells that saw the same global batches in the same order, the first run of each."""
+    first: dict[str, Curve] = {}
+    for curve in curves:
+        first.setdefault(curve.cell, curve)
+    found = []
+    for one, other in combinations(first.values(), 2):
+        a, b = runs[one.run_id], runs[other.run_id]
+        same = (a.global_batch_size == b.global_batch_size and len(one.losses) == len(other.losses)
+                and _alike(a, b, ("method", "devices", "batch_size", "checkpoint_parallel", "profile", "threads",
+                                  "workers", "train_images", "val_images")) and a.train_images == b.train_images)
+        if same:
+            gap = max((abs(x - y) / abs(x) for x, y in zip(one.losses, other.losses, strict=True) if x), default=0.0)
+            found.append(Likeness(one.cell, other.cell, gap))
+    return found

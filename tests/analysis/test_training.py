@@ -1,0 +1,65 @@
+"""Methods of training are compared per image, and only where everything else is alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.training import Curve, Published, TrainingRun, compare_curves, compare_methods, published_ratio
+
+
+def run(cell: str, epoch_s: float, method: str = "baseline", devices: int = 1, batch: int = 16, images: int = 160,
+        batch_s: float = 0.1, **params: Any) -> TrainingRun:
+    asked = {"method": method, "devices": devices, "batch_size": batch, "image_size": 32, **params}
+    return TrainingRun(f"{cell}-{epoch_s}", cell, asked, devices, batch, batch * devices, images, batch_s, epoch_s,
+                       noisy=epoch_s > 100)
+
+
+def test_the_estimate_is_images_over_the_global_batch_times_a_batch() -> None:
+    (cell,) = compare_methods([run("a", 1.5, "ddp", devices=2, batch=8, batch_s=0.1)])
+    assert cell.estimated_epoch_s.value == pytest.approx(160 / 16 * 0.1)
+    assert cell.actual_to_estimated == pytest.approx(1.5)
+    assert cell.image_s.value == pytest.approx(1.5 / 160)
+    assert (cell.against, cell.why_not) == (None, "no plain training in this sweep")
+
+
+def test_time_per_image_against_plain_training_of_the_same_settings() -> None:
+    plain = [run("plain", seconds) for seconds in (1.0, 1.1, 0.9)]
+    slow = [run("slow", seconds, "checkpointing", batch=32) for seconds in (2.0, 2.1, 1.9)]
+    other = [run("other", 1.0, "checkpointing", image_size=64)]
+    fewer = [run("fewer", 1.0, "ddp", images=80)]
+    cells = {cell.first.cell: cell for cell in compare_methods([*plain, *slow, *other, *fewer])}
+    against = cells["slow"].against
+    assert against is not None and against.value == pytest.approx(2.0, rel=0.02) and against.verdict == "higher"
+    assert cells["plain"].against is None and cells["plain"].why_not == ""
+    assert (cells["other"].against, cells["other"].why_not) == (None, "plain training had other settings")
+    assert cells["fewer"].why_not == "plain training had epochs of 160 images"
+
+
+def test_the_baseline_with_the_same_batch_per_device_is_preferred() -> None:
+    cells = compare_methods([run("32", 4.0, batch=32), run("16", 2.0), run("gc", 3.0, "checkpointing")])
+    assert cells[2].against is not None and cells[2].against.value == pytest.approx(1.5)
+
+
+def test_efficiency_is_against_the_same_method_on_one_device() -> None:
+    cells = compare_methods([run("plain", 1.0), run("one", 2.0, "ddp"), run("two", 1.25, "ddp", devices=2),
+                             run("sharded", 1.0, "fsdp", devices=2), run("wide", 1.0, "ddp", devices=2, batch=8)])
+    by_name = {cell.first.cell: cell for cell in cells}
+    two = by_name["two"].efficiency
+    assert two is not None and two.value == pytest.approx(2.0 / 1.25 / 2) and two.verdict == "too few runs to tell"
+    assert [by_name[name].efficiency for name in ("plain", "one", "sharded", "wide")] == [None] * 4
+
+
+def test_curves_are_compared_where_the_batches_were_the_same() -> None:
+    runs = [run("plain", 1.0), run("two", 1.0, "ddp", devices=2, batch=8), run("more", 1.0, "ddp", devices=2)]
+    curves = [Curve(one.run_id, one.cell, [16, 32], losses)
+              for one, losses in zip(runs, ([2.0, 1.0], [2.0, 1.1], [5.0, 5.0]), strict=True)]
+    (pair,) = compare_curves(curves, {one.run_id: one for one in runs})
+    assert (pair.one, pair.other) == ("plain", "two") and pair.difference == pytest.approx(0.1)
+
+
+def test_published_ratios_are_per_image_of_actual_epochs() -> None:
+    rows = [Published("baseline", 1, 512, 512, 0.57, 111, 187, 100_000, ""),
+            Published("ddp", 2, 1500, 3000, None, None, 96, 100_000, "")]
+    assert [published_ratio(row, rows) for row in rows] == [None, pytest.approx(96 / 187)]

@@ -1,0 +1,109 @@
+"""The Training page on real tiny runs: what it says equals the raw rows, recomputed here by hand."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from drawn_page import draw
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+
+from store.database import Store
+from ui.units import seconds
+
+PAGE = "pages/Training.py"
+TINY = {"norm": "group", "image_size": 32, "train_images": 48, "val_images": 0, "workers": 0, "threads": 1,
+        "batch_size": 8}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, image_cache: Path) -> Path:
+    lab = Lab.at(tmp_path_factory.mktemp("training"))
+    lab.home.root.mkdir(parents=True)
+    lab.home.cache.symlink_to(image_cache)
+    for name, grid in (("methods", {"method": ["baseline", "dp", "ddp"], "devices": [1, 2]}),
+                       ("nothing", {"method": ["dp"]})):
+        lab.json("sweep", lab.sweep_file(experiment="training", name=name, grid=grid, fixed=TINY), "--wait",
+                 expect=(0, 1))
+    return lab.home.root
+
+
+@pytest.fixture
+def filled(lab: Lab, measured: Path) -> Lab:
+    shutil.copytree(measured, lab.home.root, symlinks=True)
+    return lab
+
+
+def open_page(lab: Lab, name: str) -> AppTest:
+    return draw(PAGE, sweep=next(s["sweep_id"] for s in lab.json("sweeps")["sweeps"] if s["name"] == name))
+
+
+def text(page: AppTest) -> str:
+    parts = [part.value for kind in (page.markdown, page.caption) for part in kind]
+    return " ".join(parts).replace("\\", "").replace("**", "")
+
+
+class Cell:
+    """One run, its numbers taken from the rows."""
+
+    def __init__(self, lab: Lab, method: str, devices: int) -> None:
+        run: dict[str, Any] = next(run for run in lab.json("runs")["runs"] if run["status"] == "ok" and
+                                   (run["params"]["method"], run["params"]["devices"]) == (method, devices))
+        with Store.open(lab.home) as store:
+            batches = store.connection.execute("SELECT items, seconds FROM batches WHERE run_id = ?",
+                                               [run["run_id"]]).fetchall()
+            self.losses = [loss for (loss,) in store.connection.execute(
+                "SELECT value FROM samples WHERE run_id = ? AND device = 'training' ORDER BY time_s",
+                [run["run_id"]]).fetchall()]
+        assert {items for items, _ in batches} == {8 * devices}
+        self.batch_s = median(took for _, took in batches)
+        self.estimated_s = 48 / (8 * devices) * self.batch_s
+        self.actual_s = run["metrics"]["actual_epoch_s"]
+        self.image_s = self.actual_s / sum(items for items, _ in batches)
+
+
+def test_the_page_says_what_the_rows_say(filled: Lab) -> None:
+    plain, one, two = Cell(filled, "baseline", 1), Cell(filled, "ddp", 1), Cell(filled, "ddp", 2)
+    page = open_page(filled, "methods")
+    table = page.dataframe[0].value.set_index("Method")
+    assert list(table.index) == ["baseline, 1 device", "ddp, 1 device", "ddp, 2 devices"]
+    for name, cell in zip(table.index, (plain, one, two), strict=True):
+        row = table.loc[name]
+        assert row["Time per image"] == seconds(cell.image_s) and row["Time per batch"] == seconds(cell.batch_s)
+        assert row["Estimated epoch"] == seconds(cell.estimated_s)
+        assert row["Actual epoch"] == seconds(cell.actual_s)
+        assert row["To plain"] == ("plain" if cell is plain else
+                                   f"{cell.image_s / plain.image_s:.2f} (no interval: too few runs)")
+    assert list(table["Global batch"]) == [8, 8, 16]
+    said = text(page)
+    best = min((one, two), key=lambda cell: cell.image_s)
+    assert f"{best.image_s / plain.image_s:.2f} (no interval: too few runs) times that of plain training" in said
+    assert f"2 devices train {one.image_s / two.image_s:.2f} times as many images per second as one" in said
+    assert f"an efficiency of {one.image_s / two.image_s / 2:.2f}" in said
+    ratios = [cell.actual_s / cell.estimated_s for cell in (plain, one, two)]
+    assert f"Actual epochs take {min(ratios):.2f} to {max(ratios):.2f} times their estimates" in said
+    assert plain.losses == pytest.approx(one.losses, rel=1e-4)
+    assert "Of 1 pair of methods with the same global batches, 1 have the same curve" in said
+    assert "method=dp: needs 2 CUDA devices" in said and "baseline: trains on one device, not on 2" in said
+
+
+def test_the_published_table_has_global_batches_and_ratios_per_image(filled: Lab) -> None:
+    published = open_page(filled, "methods").dataframe[1].value.set_index("Method")
+    assert list(published["Global batch"]) == [512, 1500, 2500, 3000]
+    assert list(published["Per device"]) == [512, 1500, 1250, 1500]
+    assert list(published["To plain"]) == ["plain", *(f"{actual / 187:.2f}" for actual in (125, 127, 96))]
+    assert "last layer" in published.loc["checkpointing, 1 device", "To know"]
+
+
+def test_without_a_finished_run_the_published_figures_are_there(filled: Lab) -> None:
+    page = open_page(filled, "nothing")
+    assert "no finished run" in text(page) and len(page.dataframe) == 1
+
+
+def test_an_empty_lab_offers_the_small_preset(lab: Lab) -> None:
+    page = draw(PAGE)
+    assert "Nothing has been trained yet" in text(page) and len(page.dataframe) == 1
