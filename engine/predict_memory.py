@@ -19,9 +19,6 @@ from engine.step_memory import CATEGORIES, watch_memory, watched_step
 from engine.text import LONGEST
 from engine.training_step import OptimizerName, make_batch, make_optimizer
 
-STEPS = 2
-"""The optimiser's state exists from the second one on."""
-
 
 class Prediction(NamedTuple):
     """`by_category` is what the peak consists of; `seconds` is how long predicting took, torch's import left out."""
@@ -45,7 +42,10 @@ def input_problem(model: str, method: Method, size: int) -> str | None:
 def predict_memory(model: str, batch_size: int, method: Method = "plain", size: int = 224,
                    optimizer: OptimizerName = "sgd_momentum", precision: str = "fp32",
                    blocks_per_checkpoint: int = 1) -> Prediction:
-    """The peak of a training step on a CPU's allocator. Resident memory hardly grows, whatever the batch size."""
+    """The peak of a training step on a CPU's allocator. Resident memory hardly grows, whatever the batch size.
+
+    To be called in a process of its own: after a backward pass on fake tensors torch refuses one to forked children.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -62,11 +62,21 @@ def predict_memory(model: str, batch_size: int, method: Method = "plain", size: 
         used = make_optimizer(optimizer, network)
         trained = apply_method(network, method, blocks_per_checkpoint)
         context = autocast("cpu", precision) if precision != "fp32" else nullcontext()
+        _make_state(network, used)
         with watch_memory(network, used, inputs, labels) as memory:
-            for _ in range(STEPS):
-                watched_step(memory, trained, used, inputs, labels, context)
+            watched_step(memory, trained, used, inputs, labels, context)
     peak = memory.peak
     return Prediction(peak.total_bytes, dict(zip(CATEGORIES, peak.held_bytes, strict=True)), perf_counter() - started)
+
+
+def _make_state(network: Any, optimizer: Any) -> None:
+    """The state that an optimiser has from its second step on, without the forward and backward pass of a first one."""
+    import torch
+
+    for parameter in network.parameters():
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import model_validator
 
-from engine.memory_methods import Method
+from engine.memory_methods import Method, apply_method
 from engine.models import MODELS
 from engine.params import Params as BaseParams
 from engine.params import setting
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.recorder import Recorder
     from engine.step_memory import Moment
 
-GATE_IMAGES = 2
+GATE_ITEMS = 2
 GATE_SIZE = 64
 GATE_TOKENS = 16
 CURVE_POINTS = 300
@@ -80,11 +80,13 @@ def run(params: Params, recorder: Recorder) -> None:
     import torch
 
     from engine.devices import autocast, begin_torch, settle
-    from engine.memory_methods import apply_method
     from engine.models import build_model
     from engine.training_step import make_batch, make_optimizer
 
     # Children first: they are forked while this process has computed nothing.
+    if params.method != "plain":
+        with recorder.stage("validate"):
+            _pass_gate(params, recorder)
     with recorder.stage("measure_memory"):
         prediction: Prediction = _in_child(recorder, partial(_predict, params), "the prediction")
         peak: Any = _in_child(recorder, partial(_measure_peak, params), "the memory pass")
@@ -98,14 +100,11 @@ def run(params: Params, recorder: Recorder) -> None:
     with recorder.stage("init_model"):
         model = build_model(params.model, params.size, "random").train()
     recorder.metric("parameters", sum(parameter.numel() for parameter in model.parameters()), "parameters")
-    if params.method != "plain":
-        with recorder.stage("validate"):
-            _pass_gate(params, recorder, model, device)
     with recorder.stage("model_to_device"):
         model = model.to(device)
         inputs, labels = make_batch(params.model, params.batch_size, params.size, device)
         optimizer = make_optimizer(params.optimizer, model)
-        trained = apply_method(model, params.method, params.blocks_per_checkpoint)
+        trained = _under_method(params, model)
         settle(device)
     with recorder.stage("warm_up"):
         for _ in range(params.warm_up_batches):
@@ -170,28 +169,39 @@ def _record_peaks(recorder: Recorder, prediction: Prediction, peak: Any) -> None
         recorder.metric("peak_reserved_bytes", peak.reserved_bytes, "bytes")
 
 
-def _pass_gate(params: Params, recorder: Recorder, model: Any, device: str) -> None:
-    """On a small input; networks that are built for one image size keep it."""
-    from engine.gradient_gate import GateFailed, check_gradients
-    from engine.memory_methods import apply_method
-    from engine.training_step import make_batch
+def _pass_gate(params: Params, recorder: Recorder) -> None:
+    from engine.gradient_gate import Gate, GateFailed
 
-    entry = MODELS[params.model]
-    fixed = entry.kind != "text" and entry.size_multiple > 1
-    size = params.size if fixed else min(params.size, GATE_TOKENS if entry.kind == "text" else GATE_SIZE)
-    gate = check_gradients(model.to(device), lambda network: apply_method(network, params.method,
-                                                                          params.blocks_per_checkpoint),
-                           *make_batch(params.model, GATE_IMAGES, size, device), params.seed)
+    gate: Gate = _in_child(recorder, partial(_check_gradients, params), "the gradient gate")
     recorder.metric("gradient_error", gate.error)
     recorder.metric("gradient_error_of_allowed", gate.worst)
     if not gate.passed:
         raise GateFailed(f"method={params.method}: {gate.problem}; it is not timed")
 
 
+def _check_gradients(params: Params) -> Any:
+    """On a small input; networks that are built for one image size keep it."""
+    from engine.devices import begin_torch
+    from engine.gradient_gate import check_gradients
+    from engine.models import build_model
+    from engine.training_step import make_batch
+
+    device = begin_torch(params, params.device)
+    entry = MODELS[params.model]
+    fixed = entry.kind != "text" and entry.size_multiple > 1
+    size = params.size if fixed else min(params.size, GATE_TOKENS if entry.kind == "text" else GATE_SIZE)
+    model = build_model(params.model, params.size, "random").to(device)
+    return check_gradients(model, partial(_under_method, params), *make_batch(params.model, GATE_ITEMS, size, device),
+                           params.seed)
+
+
+def _under_method(params: Params, model: Any) -> Any:
+    return apply_method(model, params.method, params.blocks_per_checkpoint)
+
+
 def _measure_curve(params: Params) -> list[Moment]:
     """A step by category, after one that leaves the optimiser's state behind."""
     from engine.devices import autocast, begin_torch
-    from engine.memory_methods import apply_method
     from engine.models import build_model
     from engine.step_memory import watch_memory, watched_step
     from engine.training_step import make_batch, make_optimizer
@@ -200,7 +210,7 @@ def _measure_curve(params: Params) -> list[Moment]:
     model = build_model(params.model, params.size, "random").to(device).train()
     batch = make_batch(params.model, params.batch_size, params.size, device)
     optimizer = make_optimizer(params.optimizer, model)
-    trained = apply_method(model, params.method, params.blocks_per_checkpoint)
+    trained = _under_method(params, model)
     with watch_memory(model, optimizer, *batch) as memory:
         for _ in range(2):
             memory.moments.clear()

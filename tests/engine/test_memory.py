@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,33 @@ def check_curve(lab: Lab, run: dict[str, Any]) -> None:
     assert sum(highest.values()) == run["metrics"]["tensor_peak_bytes"]
     assert at == pytest.approx(run["metrics"]["tensor_peak_at_s"], abs=1e-6)
     assert highest["parameters_bytes"] == 4 * 476_020
+
+
+BROKEN = """
+from typing import TYPE_CHECKING
+import engine.reversible
+from engine.experiments.memory import Params, cannot_run, run as run_memory
+
+def run(params, recorder):
+    undo = engine.reversible._undo
+    def forgetful(half, *rest):
+        before, d_source, of_parameters = undo(half, *rest)
+        return before, d_source, [None for _ in of_parameters]
+    engine.reversible._undo = forgetful
+    run_memory(params, recorder)
+"""
+
+
+def test_a_backward_broken_on_purpose_is_failed_and_not_timed(lab: Lab, tmp_path: Path) -> None:
+    """The same experiment in a process whose reversible blocks train no parameter, as seed 003's did."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "forgetful.py").write_text('"""What if the blocks are not trained?"""' + BROKEN)
+    lab.environment["PHASELAB_EXPERIMENTS"] = str(tmp_path / "own")
+    file = lab.sweep_file(experiment="forgetful", grid={"method": ["reversible"]}, fixed={**FIXED, "model": "revnet_3"})
+    lab.json("sweep", file, "--wait", expect=1)
+    (run,) = lab.json("runs")["runs"]
+    assert run["status"] == "failed" and "got no gradient" in run["reason"] and "it is not timed" in run["reason"]
+    assert run["phases"] == {} and run["metrics"]["gradient_error"] in (float("inf"), "inf", None)
 
 
 def test_a_method_that_a_model_cannot_do_is_one_sentence(lab: Lab) -> None:

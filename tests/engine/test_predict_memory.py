@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
 from driven_lab import Lab
+from own_process import in_child
 
 from engine.params import InputError
 from engine.predict_memory import predict_memory
 from engine.training_peak import TrainingPeak, measure_training_peak
-from engine.tries import try_alone
 
 
 def measured(combination: tuple[Any, ...]) -> TrainingPeak:
@@ -27,10 +26,8 @@ def measured(combination: tuple[Any, ...]) -> TrainingPeak:
 ])
 def test_near_the_allocator_of_a_real_step(combination: tuple[Any, ...]) -> None:
     """Two instruments: shapes followed on fake tensors, and the profiler's memory events of a real step."""
-    predicted = predict_memory(*combination, optimizer="adam")
-    tried = try_alone(partial(measured, combination), 240, lambda: None)
-    assert isinstance(tried.answer, TrainingPeak), tried
-    assert predicted.peak_bytes == pytest.approx(tried.answer.allocated_bytes, rel=0.1)
+    predicted = in_child(predict_memory, *combination, optimizer="adam")
+    assert predicted.peak_bytes == pytest.approx(in_child(measured, combination).allocated_bytes, rel=0.1)
     assert sum(predicted.by_category.values()) == predicted.peak_bytes
 
 
@@ -49,14 +46,13 @@ def predict_and_grow(combination: tuple[Any, ...]) -> tuple[int, int]:
     (("revnet_18", 64, "reversible", 224), 3.4),
 ])
 def test_nothing_is_allocated(combination: tuple[Any, ...], gib: float) -> None:
-    tried = try_alone(partial(predict_and_grow, combination), 240, lambda: None)
-    peak, grew = tried.answer
+    peak, grew = in_child(predict_and_grow, combination)
     assert peak / 2**30 == pytest.approx(gib, rel=0.05)
     assert grew < 200e6
 
 
 def test_depth_of_a_revnet_costs_only_its_parameters() -> None:
-    peaks = {(units, method): predict_memory(f"revnet_{units}", 4, method, 64).by_category["activations"]  # type: ignore[arg-type]
+    peaks = {(units, method): in_child(predict_memory, f"revnet_{units}", 4, method, 64).by_category["activations"]
              for units in (3, 9) for method in ("plain", "reversible")}
     assert peaks[9, "reversible"] == pytest.approx(peaks[3, "reversible"], rel=0.05)
     assert peaks[9, "plain"] > 2.5 * peaks[3, "plain"]

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from own_process import in_child
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -34,15 +35,19 @@ def at_peak(memory: StepMemory) -> dict[str, int]:
 
 
 def test_a_linear_layer_by_hand() -> None:
-    for context in (nullcontext(), FakeTensorMode()):
-        with context:
-            memory = watch(nn.Linear(100, 50))
-        last = dict(zip(CATEGORIES, memory.moments[-1].held_bytes, strict=True))
+    for fake in (False, True):
+        last, highest = in_child(watch_a_layer, fake)
         inputs = BATCH * WIDTH + BATCH * 8
         assert last == {"parameters": LAYER, "buffers": 0, "gradients": LAYER, "optimizer_state": LAYER,
                         "activations": inputs, "temporaries": 0}
         # Scores and their logarithms are kept for backward, which then makes a gradient of the scores.
-        assert inputs + 2 * BATCH * 50 * 4 <= at_peak(memory)["activations"] + at_peak(memory)["temporaries"]
+        assert inputs + 2 * BATCH * 50 * 4 <= highest["activations"] + highest["temporaries"]
+
+
+def watch_a_layer(fake: bool) -> tuple[dict[str, int], dict[str, int]]:
+    with FakeTensorMode() if fake else nullcontext():
+        memory = watch(nn.Linear(100, 50))
+    return dict(zip(CATEGORIES, memory.moments[-1].held_bytes, strict=True)), at_peak(memory)
 
 
 def test_state_belongs_to_its_optimiser() -> None:
@@ -66,14 +71,16 @@ def test_what_is_freed_is_not_held() -> None:
 
 
 def test_methods_lower_the_activations() -> None:
-    peaks = {}
-    for method in ("plain", "checkpoint", "selective", "reversible"):
-        with FakeTensorMode():
-            model = build_model("revnet_5", 64, "random")
-            used = make_optimizer("sgd", model)
-            batch = make_batch("revnet_5", 8, 64, "cpu")
-            trained = apply_method(model, method)  # type: ignore[arg-type]
-            with watch_memory(model, used, *batch) as memory:
-                watched_step(memory, trained, used, *batch, nullcontext())
-        peaks[method] = memory.peak.total_bytes
+    peaks = {method: in_child(peak_under, method) for method in ("plain", "checkpoint", "selective", "reversible")}
     assert peaks["reversible"] < peaks["checkpoint"] < peaks["selective"] < peaks["plain"]
+
+
+def peak_under(method: Any) -> int:
+    with FakeTensorMode():
+        model = build_model("revnet_5", 64, "random")
+        used = make_optimizer("sgd", model)
+        batch = make_batch("revnet_5", 8, 64, "cpu")
+        trained = apply_method(model, method)
+        with watch_memory(model, used, *batch) as memory:
+            watched_step(memory, trained, used, *batch, nullcontext())
+    return memory.peak.total_bytes
