@@ -45,10 +45,11 @@ class Spread(NamedTuple):
 
 
 def time_cells(runs: Iterable[RunTimes]) -> list[CellTimes]:
-    """Cells in the order of their first run. Runs without items or without a measured window are left out."""
+    """Cells in the order of their first run. Runs without items or without a measured window are left out; zero or less
+    was not measured."""
     grouped: dict[str, list[RunTimes]] = {}
     for run in runs:
-        if run.items and run.end_to_end_s is not None:
+        if (run.items or 0) > 0 and (run.end_to_end_s or 0) > 0:
             grouped.setdefault(run.cell, []).append(run)
     return [_time_cell(cell, members) for cell, members in grouped.items()]
 

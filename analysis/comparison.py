@@ -45,36 +45,50 @@ class Ratio(NamedTuple):
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:
     """One cell over its runs. Values must be positive: a time of zero or less was not measured."""
-    logs = _logs(values)
-    centre = fmean(logs)
-    if len(logs) < 2:
-        return Estimate(math.exp(centre), None, None, len(logs))
-    half = _quantile(len(logs) - 1, level) * math.sqrt(variance(logs) / len(logs))
-    return Estimate(math.exp(centre), _exp(centre - half), _exp(centre + half), len(logs))
+    return estimate_over_models([values], level)
 
 
 def compare(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Ratio:
     """a / b: Welch's t on the logarithms of the runs."""
-    logs_a, logs_b = _logs(a), _logs(b)
-    centre = fmean(logs_a) - fmean(logs_b)
-    if len(logs_a) < 2 or len(logs_b) < 2:
-        return Ratio(math.exp(centre), None, None, len(logs_a), len(logs_b))
-    share_a, share_b = variance(logs_a) / len(logs_a), variance(logs_b) / len(logs_b)
-    both = share_a + share_b
-    if both == 0:
-        return Ratio(math.exp(centre), math.exp(centre), math.exp(centre), len(logs_a), len(logs_b))
-    freedom = both**2 / (share_a**2 / (len(logs_a) - 1) + share_b**2 / (len(logs_b) - 1))
-    half = _quantile(freedom, level) * math.sqrt(both)
-    return Ratio(math.exp(centre), _exp(centre - half), _exp(centre + half), len(logs_a), len(logs_b))
+    return compare_over_models([a], [b], level)
+
+
+def estimate_over_models(runs: Sequence[Sequence[float]], level: float = LEVEL) -> Estimate:
+    """One list of runs per model: the geometric mean over models of their geometric means."""
+    logs = [_logs(values) for values in runs]
+    centre, half, fewest = fmean(map(fmean, logs)), _half_width(logs, len(logs), level), min(map(len, logs))
+    if half is None:
+        return Estimate(math.exp(centre), None, None, fewest)
+    return Estimate(math.exp(centre), _exp(centre - half), _exp(centre + half), fewest)
+
+
+def compare_over_models(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], level: float = LEVEL) -> Ratio:
+    """a / b, model by model: the ratio of geometric means over models, Welch's t with the runs of every model."""
+    assert a and len(a) == len(b), "the same models on both sides"
+    logs_a, logs_b = [_logs(values) for values in a], [_logs(values) for values in b]
+    centre = fmean(map(fmean, logs_a)) - fmean(map(fmean, logs_b))
+    half = _half_width([*logs_a, *logs_b], len(a), level)
+    fewest = (min(map(len, logs_a)), min(map(len, logs_b)))
+    if half is None:
+        return Ratio(math.exp(centre), None, None, *fewest)
+    return Ratio(math.exp(centre), _exp(centre - half), _exp(centre + half), *fewest)
+
+
+def _half_width(groups: Sequence[Sequence[float]], models: int, level: float) -> float | None:
+    """Half the interval of a mean over models of logarithms; None when one group has a single run."""
+    if any(len(logs) < 2 for logs in groups):
+        return None
+    shares = [variance(logs) / len(logs) / models**2 for logs in groups]
+    whole = sum(shares)
+    if whole == 0:
+        return 0.0
+    freedom = whole**2 / sum(share**2 / (len(logs) - 1) for share, logs in zip(shares, groups, strict=True))
+    return float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(whole)
 
 
 def _logs(values: Sequence[float]) -> list[float]:
     assert values and all(0 < value < math.inf for value in values), "runs with a positive, finite figure"
     return [math.log(value) for value in values]
-
-
-def _quantile(freedom: float, level: float) -> float:
-    return float(stdtrit(freedom, 0.5 + level / 2))
 
 
 def _exp(value: float) -> float:

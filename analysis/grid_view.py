@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
+from analysis.cells import UNACCOUNTED
 from analysis.comparison import Estimate, estimate
 from analysis.grids import Grid, Pair
 from analysis.limits import Limit, find_limit
 from analysis.recommendation import Recommendation, recommend
 from analysis.regret import Missing, PairRegret, list_missing, median_times, rank_pairs, run_times
-
-UNACCOUNTED = "unaccounted"
 
 
 class GridView(NamedTuple):

@@ -85,7 +85,7 @@ class Grid:
 
     def items(self) -> tuple[float, float] | None:
         """Fewest and most items of a run, where runs say it."""
-        known = [run.items for runs in self.runs.values() for run in runs if run.counts and run.items]
+        known = [run.items or 0.0 for runs in self.runs.values() for run in runs if run.counts and (run.items or 0) > 0]
         return (min(known), max(known)) if known else None
 
     @property

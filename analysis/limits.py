@@ -89,12 +89,11 @@ def _next(pairs: list[Pair]) -> Pair | None:
 
 
 def _neighbour(grid: Grid, model: str, pair: Pair, other: Pair) -> Verdict | None:
-    """The neighbour's time per item against this cell's; None when these runs cannot tell."""
-    here, there = (_paces(grid.measured(model, p)) for p in (pair, other))
+    """The neighbour's time, per item where items are known, against this cell's; None when these runs cannot tell."""
+    runs = [grid.measured(model, p) for p in (pair, other)]
+    # Per item only if every run says how many: one figure per item and one per run cannot be compared.
+    per_item = all((run.items or 0) > 0 for side in runs for run in side)
+    here, there = ([(run.end_to_end_s or 0.0) / ((run.items or 1) if per_item else 1) for run in side] for side in runs)
     if len(here) < 2 or len(there) < 2:
         return None
     return compare(there, here).verdict
-
-
-def _paces(runs: list[GridRun]) -> list[float]:
-    return [run.end_to_end_s / (run.items or 1) for run in runs if run.end_to_end_s]

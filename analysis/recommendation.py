@@ -7,14 +7,10 @@ each is made at 1 - 0.05/(k-1) (Bonferroni). The truly best pair is then called 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from statistics import fmean, variance
 from typing import NamedTuple
 
-from scipy.special import stdtrit
-
-from analysis.comparison import LEVEL, Estimate, Ratio
+from analysis.comparison import LEVEL, Estimate, Ratio, compare_over_models, estimate_over_models
 from analysis.grids import Grid, Pair
 from analysis.regret import PairRegret, run_times
 
@@ -29,6 +25,10 @@ class Against(NamedTuple):
     def slower(self) -> bool:
         return self.ratio.verdict == "higher"
 
+    @property
+    def quicker(self) -> bool:
+        return self.ratio.verdict == "lower"
+
 
 class Recommendation(NamedTuple):
     best: PairRegret
@@ -40,8 +40,13 @@ class Recommendation(NamedTuple):
 
     @property
     def tied(self) -> list[Against]:
-        """Not shown to be slower, though there were runs enough to ask."""
-        return [other for other in self.others if other.ratio.low is not None and not other.slower]
+        """No difference shown, though there were runs enough to ask."""
+        return [other for other in self.others if other.ratio.verdict == "no difference shown"]
+
+    @property
+    def quicker(self) -> list[Against]:
+        """A lower geometric mean, though more regret: the two objectives need not agree on the best pair."""
+        return [other for other in self.others if other.quicker]
 
     @property
     def untold(self) -> list[Against]:
@@ -65,41 +70,3 @@ def recommend(grid: Grid, models: Sequence[str], ranked: Sequence[PairRegret],
 
 def corrected_level(comparisons: int) -> float:
     return 1 - (1 - LEVEL) / max(comparisons, 1)
-
-
-def estimate_over_models(times: Sequence[Sequence[float]], level: float = LEVEL) -> Estimate:
-    """One list of runs per model: the geometric mean over models of their geometric means."""
-    centre = fmean(fmean(map(math.log, runs)) for runs in times)
-    half = _half_width(times, len(times), level)
-    runs = min(map(len, times))
-    if half is None:
-        return Estimate(math.exp(centre), None, None, runs)
-    return Estimate(math.exp(centre), _exp(centre - half), _exp(centre + half), runs)
-
-
-def compare_over_models(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], level: float = LEVEL) -> Ratio:
-    """a / b, model by model. With one model it is `analysis.comparison.compare`."""
-    assert a and len(a) == len(b), "the same models on both sides"
-    centre = fmean(fmean(map(math.log, runs)) for runs in a) - fmean(fmean(map(math.log, runs)) for runs in b)
-    half = _half_width([*a, *b], len(a), level)
-    fewest = (min(map(len, a)), min(map(len, b)))
-    if half is None:
-        return Ratio(math.exp(centre), None, None, *fewest)
-    return Ratio(math.exp(centre), _exp(centre - half), _exp(centre + half), *fewest)
-
-
-def _half_width(groups: Sequence[Sequence[float]], models: int, level: float) -> float | None:
-    """Half the interval of a mean over models, on logarithms; None when one group has a single run."""
-    if any(len(runs) < 2 for runs in groups):
-        return None
-    shares = [variance(list(map(math.log, runs))) / len(runs) / models**2 for runs in groups]
-    whole = sum(shares)
-    if whole == 0:
-        return 0.0
-    freedom = whole**2 / sum(share**2 / (len(runs) - 1) for share, runs in zip(shares, groups, strict=True))
-    return float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(whole)
-
-
-def _exp(value: float) -> float:
-    """An interval may be wider than a float can say."""
-    return math.exp(value) if value < 700 else math.inf

@@ -47,7 +47,8 @@ def run_times(grid: Grid, model: str, pair: Pair, per_item: bool = False) -> lis
     runs = grid.measured(model, pair)
     if not per_item:
         return [run.end_to_end_s for run in runs if run.end_to_end_s is not None]
-    return [run.end_to_end_s / run.items for run in runs if run.end_to_end_s is not None and run.items]
+    return [run.end_to_end_s / run.items for run in runs
+            if run.end_to_end_s is not None and run.items is not None and run.items > 0]
 
 
 def median_times(grid: Grid, models: Iterable[str], per_item: bool = False) -> dict[str, dict[Pair, float]]:

@@ -27,6 +27,8 @@ UNITS = {"_per_s": "per s", "_bytes": "bytes", "_s": "s"}
 WITHOUT_UNIT = ("accuracy", "loss", "top1", "top5", "score", "items", "batches_measured", "max_batch_size", "speedup",
                 "efficiency", "count", "ratio")
 """Measured columns that need no unit. A short list: a mistyped parameter must not become a measurement."""
+SIGNED = ("loss", "score")
+"""Of all measured columns these alone may be negative: counts, sizes, times and shares never are."""
 REPEAT = "repeat"
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
@@ -177,7 +179,7 @@ def _read_figures(given: dict[str, str], measured: list[str], where: str) -> dic
         if not NUMBER.fullmatch(text) or not math.isfinite(value := float(text)):
             raise InputError(f"{where}: {name}={shorten(text)}: must be a number; write it like 12.5, or leave it "
                              "empty if it was not measured")
-        if value < 0 and name not in WITHOUT_UNIT:
+        if value < 0 and name not in SIGNED:
             raise InputError(f"{where}: {name}={shorten(text)}: must not be negative; correct it or leave it empty")
         if value == 0 and name == "end_to_end_s":
             raise InputError(f"{where}: {name}={shorten(text)}: must be more than 0; leave it empty if it was not "

@@ -73,6 +73,11 @@ def test_runs_of_this_machine_do_not_go_into_an_imported_sweep(lab: Lab) -> None
         assert "was imported" in lab.json(*command, expect=2)["error"]
 
 
+def test_a_loss_and_a_score_may_be_negative() -> None:
+    (row,) = read("batch_size,loss,score\n32,-1.5,-2\n").rows
+    assert row.figures == {"loss": -1.5, "score": -2.0}
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("", "is empty"),
     ("\n\n", "is empty"),
@@ -86,6 +91,10 @@ def test_runs_of_this_machine_do_not_go_into_an_imported_sweep(lab: Lab) -> None
     ("model,,end_to_end_s\na,b,1\n", "line 1: column 2 has no name"),
     ("model;end_to_end_s\nresnet18;1\n", "separated by commas"),
     (GOOD + "resnet18,32,4,-1,2\n", "line 5: end_to_end_s=-1: must not be negative"),
+    ("batch_size,end_to_end_s,items\n32,1,-640\n", "line 2: items=-640: must not be negative"),
+    ("batch_size,end_to_end_s,count\n32,1,-1\n", "line 2: count=-1: must not be negative"),
+    ("batch_size,end_to_end_s,max_batch_size\n32,1,-1\n", "line 2: max_batch_size=-1: must not be negative"),
+    ("batch_size,end_to_end_s,accuracy\n32,1,-0.5\n", "line 2: accuracy=-0.5: must not be negative"),
     (GOOD + "resnet18,32,4,0,2\n", "line 5: end_to_end_s=0: must be more than 0"),
     (GOOD + "resnet18,32,4,fast,2\n", "line 5: end_to_end_s=fast: must be a number"),
     (GOOD + "resnet18,32,4,nan,2\n", "line 5: end_to_end_s=nan: must be a number"),

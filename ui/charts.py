@@ -28,6 +28,7 @@ READINGS = {
 }
 """How telemetry is drawn: a title with its unit, and what turns the stored unit into that one."""
 HEIGHT = 260
+CELL_COLUMNS = ["cell", "row", "phase", "milliseconds", "whole", "low", "high", "runs"]
 LABELS_PX = 110
 """Room for the labels of charts that share a time axis."""
 
@@ -37,7 +38,7 @@ def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
     return _placed(pd.DataFrame([
         {"cell": _short(cell), "row": row, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
          "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs}
-        for row, cell in enumerate(cells) for phase, seconds in cell.phases_s.items()]))
+        for row, cell in enumerate(cells) for phase, seconds in cell.phases_s.items()], columns=CELL_COLUMNS))
 
 
 def cell_bars(frame: pd.DataFrame, names: str = "") -> alt.LayerChart:
@@ -96,7 +97,8 @@ def batch_bars(frame: pd.DataFrame) -> alt.Chart:
 
 def telemetry_frame(rows: Sequence[dict[str, Any]], scale: float) -> pd.DataFrame:
     """Readings: device, time_s, value; `scale` turns the stored unit into the one that is drawn."""
-    return pd.DataFrame([{"time_s": r["time_s"], "device": r["device"], "value": r["value"] * scale} for r in rows])
+    return pd.DataFrame([{"time_s": r["time_s"], "device": r["device"], "value": r["value"] * scale} for r in rows],
+                        columns=["time_s", "device", "value"])
 
 
 def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
@@ -140,7 +142,8 @@ def _left_axis(end_s: float | None) -> alt.Axis:
 def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
     """Which phase when, on the run's own time: one lane per phase. Rows: batch, phase, start_s, seconds."""
     frame = pd.DataFrame([{"phase": r["phase"], "batch": r["batch"], "start": r["start_s"],
-                           "end": r["start_s"] + r["seconds"], "ms": r["seconds"] * 1000} for r in rows])
+                           "end": r["start_s"] + r["seconds"], "ms": r["seconds"] * 1000} for r in rows],
+                         columns=["phase", "batch", "start", "end", "ms"])
     lanes = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     return alt.Chart(frame).mark_bar(height=14).encode(
         x=_time_axis("start:Q", end_s), x2="end:Q", y=alt.Y("phase:N", title=None, sort=lanes, axis=_left_axis(end_s)),
@@ -153,7 +156,7 @@ def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
 def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
     """A run's life from request to end: one bar, stages side by side."""
     frame = pd.DataFrame([{"stage": s["stage"], "start": s["start_s"], "end": s["start_s"] + s["seconds"],
-                           "seconds": s["seconds"]} for s in stages])
+                           "seconds": s["seconds"]} for s in stages], columns=["stage", "start", "end", "seconds"])
     order = list(dict.fromkeys(frame["stage"]))
     return (
         alt.Chart(frame)

@@ -15,6 +15,8 @@ from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
 
 BAR_PX = 11
 Along = Literal["workers", "batch_size"]
+BAR_COLUMNS = ["group", "series", "model", "batch_size", "workers", "time", "low", "high", "runs", "noisy_runs"]
+PHASE_COLUMNS = ["cell", "row", "phase", "seconds", "place", "runs"]
 WORDS = {"workers": "Workers", "batch_size": "Batch size", "model": "Model"}
 
 
@@ -38,7 +40,7 @@ def bar_frame(cells: Sequence[CellTime], along: Along, series: str, scale: Scale
         "time": cell.median_s * scale.factor,
         "low": None if cell.interval.low is None else cell.interval.low * scale.factor,
         "high": None if cell.interval.high is None else cell.interval.high * scale.factor,
-        "runs": cell.interval.runs, "noisy_runs": cell.noisy_runs} for cell in cells])
+        "runs": cell.interval.runs, "noisy_runs": cell.noisy_runs} for cell in cells], columns=BAR_COLUMNS)
 
 
 def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, most: float) -> alt.LayerChart:
@@ -77,7 +79,7 @@ def phase_frame(view: GridView, cells: Sequence[CellTime]) -> pd.DataFrame:
             rows.append({"cell": f"{cell.model} {cell.pair}", "row": number, "phase": phase, "seconds": seconds,
                          "place": list(PHASES).index(phase) if phase in PHASES else len(PHASES),
                          "runs": cell.interval.runs})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=PHASE_COLUMNS)
 
 
 def phase_bars(frame: pd.DataFrame, most: float) -> alt.Chart:

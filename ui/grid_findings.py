@@ -38,6 +38,10 @@ def about_recommendation(view: GridView) -> str:
     sentences = [whole]
     if found.tied:
         sentences.append(f"{_names(found.tied)} cannot be told apart from it.")
+    if found.quicker:
+        less, more = ("over models", "mean regret") if len(view.models) > 1 else ("over runs", "median")
+        have = "has" if len(found.quicker) == 1 else "have"
+        sentences.append(f"{_names(found.quicker)} {have} a lower geometric mean {less} but a higher {more}.")
     if found.untold:
         sentences.append(f"{_names(found.untold)}: too few runs to tell; measure each cell at least three times.")
     if slower:

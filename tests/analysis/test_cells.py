@@ -29,7 +29,8 @@ def test_batch_sizes_are_compared_per_item() -> None:
 
 
 def test_runs_without_items_or_window_are_left_out() -> None:
-    assert time_cells([RunTimes("a", None, 1.0, {}), RunTimes("a", 0.0, 1.0, {}), RunTimes("a", 5.0, None, {})]) == []
+    assert time_cells([RunTimes("a", None, 1.0, {}), RunTimes("a", 0.0, 1.0, {}), RunTimes("a", 5.0, None, {}),
+                       RunTimes("a", -5.0, 1.0, {}), RunTimes("a", 5.0, -1.0, {})]) == []
 
 
 @pytest.mark.parametrize(("fast", "slow", "apart"), [

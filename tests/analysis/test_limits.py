@@ -59,3 +59,15 @@ def test_the_next_step_knows_what_the_neighbours_showed() -> None:
         grid = grid_with(times)
         limit = find_limit(grid.measured("m", PAIR), 2, {})
         assert limit.kind == "loading" and next_step(limit, grid, "m", PAIR).startswith(said)
+
+
+def test_a_neighbour_is_compared_per_item_only_if_every_run_says_how_many() -> None:
+    """Half as long for a quarter of the items is slower per item; with the items of one side unknown, it is faster."""
+    here, there = [2.0, 2.01, 2.02], [1.0, 1.01, 1.02]
+    for known, said in ((100.0, "4 workers show no gain"), (None, "use 4 workers"), (-1.0, "use 4 workers")):
+        runs = [run(pair, value, 0.1, number, load_data=value)._replace(items=items)
+                for pair, values, items in ((PAIR, here, 400.0), (Pair(32, 4), there, known))
+                for number, value in enumerate(values)]
+        (grid,) = split_grids(runs, {})
+        found = next_step(find_limit(grid.measured("m", PAIR), 2, {}), grid, "m", PAIR)
+        assert found.startswith(said)

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from analysis.comparison import compare, estimate
+from analysis.comparison import compare_over_models
 from analysis.grids import Grid, GridRun, Pair, split_grids
-from analysis.recommendation import compare_over_models, corrected_level, estimate_over_models, recommend
+from analysis.recommendation import corrected_level, recommend
 from analysis.regret import median_times, rank_pairs
 
 A, B, C = Pair(32, 1), Pair(32, 2), Pair(64, 2)
@@ -42,10 +42,15 @@ def test_with_one_run_each_nothing_is_told() -> None:
     assert [other.pair for other in found.untold] == [B] and found.tied == [] and found.time.low is None
 
 
-def test_one_model_is_the_ordinary_comparison() -> None:
-    a, b = [1.0, 1.2, 1.1], [0.9, 1.0, 0.8, 1.05]
-    assert compare_over_models([a], [b], 0.9) == pytest.approx(compare(a, b, 0.9))
-    assert estimate_over_models([a]) == pytest.approx(estimate(a))
+def test_a_pair_with_more_regret_and_a_lower_geometric_mean_is_not_tied() -> None:
+    """The best pair is chosen by mean regret and compared by geometric mean: the two can disagree beyond doubt."""
+    times = {("a", Pair(1, 1)): 1.0, ("a", Pair(2, 1)): 1.4, ("a", Pair(4, 1)): 10.0,
+             ("b", Pair(1, 1)): 1.85, ("b", Pair(2, 1)): 1.4, ("b", Pair(4, 1)): 1.0}
+    found = ask(grid_of({cell: [value * part for part in (0.9995, 1.0, 1.0005)] for cell, value in times.items()}))
+    assert found.best.pair == Pair(2, 1)
+    (quicker,) = found.quicker
+    assert quicker.pair == Pair(1, 1) and quicker.ratio.high is not None and quicker.ratio.high < 1
+    assert found.tied == [] and [other.pair for other in found.others if other.slower] == [Pair(4, 1)]
 
 
 def test_models_are_averaged_on_the_logarithm() -> None:

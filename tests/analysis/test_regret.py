@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.grids import Grid, GridRun, Pair, beside_each_other, split_grids, varying_settings
-from analysis.regret import best_by_objective, fastest, list_missing, median_times, rank_pairs
+from analysis.regret import best_by_objective, fastest, list_missing, median_times, rank_pairs, run_times
 
 A, B, C = Pair(32, 1), Pair(32, 2), Pair(64, 2)
 TIMES = {"small": {A: 10.0, B: 8.0, C: 9.0}, "large": {A: 30.0, B: 40.0, C: 33.0}}
@@ -133,3 +133,10 @@ def test_scaling_a_models_times_changes_nothing(times: dict[str, dict[Pair, floa
 def test_a_grid_is_named_by_what_it_is() -> None:
     grid = Grid("here", {"format": "memmap"})
     assert grid.format == "memmap" and Grid("here", {}).format == "jpeg" and str(Pair(128, 12)) == "128/12"
+
+
+def test_a_number_of_items_below_one_gives_no_time_per_item() -> None:
+    """A store may hold one from before such files were refused."""
+    runs = [run("m", A, 10.0)._replace(items=items) for items in (-5.0, 0.0, 2.0)]
+    (grid,) = split_grids(runs, {})
+    assert run_times(grid, "m", A, per_item=True) == [5.0] and grid.items() == (2.0, 2.0)

@@ -81,6 +81,19 @@ def test_pairs_that_cannot_be_told_apart_are_named(lab: Lab) -> None:
     assert "128/1 is limited for resnet18 by **compute** (60% of its time), for vit\\_b\\_16 by **compute**" in said
 
 
+def test_a_lower_geometric_mean_with_more_regret_is_said_as_such(lab: Lab) -> None:
+    times = {("resnet18", 1): 1.0, ("resnet18", 2): 1.4, ("resnet18", 4): 10.0,
+             ("vit_b_16", 1): 1.85, ("vit_b_16", 2): 1.4, ("vit_b_16", 4): 1.0}
+    rows = [f"{model},{batch},1,{value * part!r}" for (model, batch), value in times.items()
+            for part in (0.9995, 1.0, 1.0005)]
+    sweep_id = bring_in(lab, "\n".join(["model,batch_size,workers,end_to_end_s", *rows]) + "\n")
+    page = draw(PAGE, sweeps=sweep_id, view="Regret and top n")
+    assert "**2/1** is best for all 2 models: mean regret 40.0%" in shown(page)
+    assert "1/1 has a lower geometric mean over models but a higher mean regret." in shown(page)
+    assert "cannot be told apart" not in shown(page)
+    assert figures(page)[(1, 1)].against_best.endswith("lower, but with more regret")
+
+
 def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
     sweep_id = bring_in(lab, table(without=(("vit_b_16", 128, 1),)))
     report = lab.json("regret", sweep_id)

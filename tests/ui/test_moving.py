@@ -33,3 +33,9 @@ def test_every_layer_reads_the_named_rows_or_its_own_small_table() -> None:
     spec = moving(telemetry_lines, telemetry_frame(rows, 1.0), "CPU (cores)", 2.0).spec
     assert spec["data"] == {"name": NAME} and "datasets" not in spec
     assert [layer.get("data", {}).get("values") for layer in spec["layer"]] == [None, [{"full": 2.0}]]
+
+
+def test_no_rows_draw_as_an_empty_chart() -> None:
+    assert len(moving(cell_bars, cell_frame([])).spec["layer"]) == 3
+    assert moving(telemetry_lines, telemetry_frame([], 1.0), "CPU (cores)", 2.0).spec["layer"]
+    assert moving(batch_bars, batch_frame([])).spec["encoding"]
