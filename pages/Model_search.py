@@ -63,7 +63,9 @@ if view == "Strategies":
     draw_strategies(lab.ask, lab.home, lab.keeper.once, default_values("search"))
     st.stop()
 names = {row["sweep_id"]: f"{row['name']} · {row['experiment']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
-newest = {row["experiment"]: row["sweep_id"] for row in reversed(sweeps) if row["ok"]}
+# The newest of each question; of the bottlenecks the newest of each name, for whole, partial and joint models.
+newest = {(row["experiment"], row["name"] if row["experiment"] == "bottleneck" else ""): row["sweep_id"]
+          for row in reversed(sweeps[:20]) if row["ok"]}
 chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], list(newest.values())) \
     if names else []
 runs = lab.keeper.once(("search runs", *chosen), lambda: search_runs(lab.ask, chosen))

@@ -10,11 +10,11 @@ import streamlit as st
 
 from analysis.bottlenecks import GROUPS, PARTS, Bar, joint_gains
 from analysis.comparison import estimate
-from ui.colours import phase_scale
+from ui.colours import NEUTRAL, phase_scale
 from ui.figure import draw_figure
 from ui.frame import safe
 from ui.links import choose, choose_many
-from ui.search_speedup import WHISKER, WIDEST
+from ui.search_speedup import WIDEST
 from ui.units import seconds
 
 CHARTS_SHOWN = 8
@@ -75,7 +75,7 @@ def with_intervals(chart: alt.Chart, bars: Sequence[Bar]) -> alt.LayerChart:
     end = WIDEST * max(bar.total_s for bar in bars)
     rows = interval_frame(bars)
     rows["high"] = rows["high"].clip(upper=end)
-    whiskers = alt.Chart(rows).mark_rule(color=WHISKER, strokeWidth=2).encode(
+    whiskers = alt.Chart(rows).mark_rule(color=NEUTRAL, strokeWidth=2).encode(
         x=alt.X("low:Q"), x2="high:Q", y=alt.Y("form:N", sort=[_label(bar) for bar in bars]))
     return alt.layer(chart, whiskers)
 

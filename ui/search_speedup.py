@@ -17,7 +17,6 @@ from ui.units import seconds
 
 OWN, STUDY = "this lab", "seed 000, RTX A5000"
 WIDEST = 2.0
-WHISKER = "#3b4754"
 COLOURS = {OWN: SERIES[0], STUDY: SERIES[6]}
 NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pass over the same images; both without "
         "start-up. Bars: geometric mean over runs. Whiskers: 95 % interval of the ratio (Welch's t on logarithms); "
@@ -69,7 +68,7 @@ def speed_up_bars(rows: pd.DataFrame) -> alt.LayerChart:
                  alt.Tooltip("finetune_s:Q", title="Fine-tuning (s)", format=",.4~g"),
                  alt.Tooltip("extract_s:Q", title="Extraction (s)", format=",.4~g"),
                  alt.Tooltip("noisy_runs:Q", title="Noisy runs")])
-    whiskers = base.mark_rule(color=WHISKER, strokeWidth=2, clip=True).encode(
+    whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2, clip=True).encode(
         x=alt.X("low:Q"), x2="high:Q").transform_filter("isValid(datum.low)")
     values = base.mark_text(align="left", dx=6, baseline="middle", fontSize=12, color=NEUTRAL).encode(
         x=alt.X("end:Q"), text=alt.Text("times:Q", format=".1f")).transform_calculate(
