@@ -10,7 +10,7 @@ from engine.registry import Broken, default_values, load_all
 from store.grids import grid_runs, grid_sweeps, loading_waits, published_regret_frame
 from ui.batch_workers_page import choose_group, draw_bars, draw_first, draw_heat, draw_recommendations
 from ui.frame import empty_state
-from ui.links import choose_many
+from ui.links import choose_many, choose_number
 from ui.regret_tables import draw_limits, draw_missing, draw_published, draw_regret
 
 lab = begin("Batch & workers")
@@ -45,13 +45,13 @@ if not group:
 everyone = list(dict.fromkeys(model for grid in group for model in grid.models))
 models = choose_many("Models", everyone, "models", str, everyone)
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    top = st.number_input("Top n", 1, 100, TOP, key="top", bind="query-params", width=130)
+    top = int(choose_number("Top n", 1, 100, TOP, "top", width=130))
     per_item = any(grid.items() for grid in group) and st.toggle(
         "Time per image", any(grid.unequal_work for grid in group), key="per_image", bind="query-params",
         help="For cells that measured unequal numbers of images: end-to-end time divided by images, start-up included")
 views = [view for grid in group
          if (view := lab.keeper.once(("grid view", tuple(chosen), grid.place, str(grid.setting), tuple(models), top,
-                                      per_item), lambda grid=grid: view_grid(grid, models, int(top), per_item))).models]
+                                      per_item), lambda grid=grid: view_grid(grid, models, top, per_item))).models]
 if not views:
     st.info("Choose at least one model.")
     st.stop()
@@ -63,7 +63,7 @@ def waits_of(run_ids: list[str]) -> dict[str, list[float]]:
 
 
 parts = {"Bars": lambda: draw_bars(views), "Heat map": lambda: draw_heat(views),
-         "Regret and top n": lambda: draw_regret(views, published, int(top)), "First batch": lambda: draw_first(views),
+         "Regret and top n": lambda: draw_regret(views, published, top), "First batch": lambda: draw_first(views),
          "What limits it": lambda: draw_limits(views, waits_of),
          "Missing": lambda: draw_missing(views), "Published": lambda: draw_published(published)}
 # Only the open tab is drawn: the charts of the others would cost more than the page.

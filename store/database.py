@@ -43,7 +43,7 @@ class Store:
         self.home, self.connection, self._lock = home, connection, lock
         self.notice = ""
         """What a person should know about how the store was opened."""
-        self._ingesting = threading.Lock()
+        self._ingesting, self._making_cursors = threading.Lock(), threading.Lock()
 
     @classmethod
     def open(cls, home: Home, threads: int | None = None, anew: bool = False) -> Store:
@@ -135,11 +135,15 @@ class Store:
                              "aside and built again from the journals")
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        return self.connection.cursor()
+        """For one thread. DuckDB refuses two calls on one connection at one moment: cursors are made one by one."""
+        with self._making_cursors:
+            return self.connection.cursor()
 
     def close(self) -> None:
         try:
             self.connection.close()
+        except duckdb.ResourceInUseException:
+            pass  # some thread is still asking: the process ends, and whoever opens the file next replays its log
         except duckdb.Error as error:
             raise self.unusable(error) from None
         finally:

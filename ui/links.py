@@ -45,3 +45,14 @@ def choose_many(label: str, options: Sequence[str], name: str, show: Callable[[s
         st.query_params.pop(name, None)
     st.session_state[seen] = text
     return chosen
+
+
+def choose_number(label: str, least: float, most: float, default: float, name: str, **more: Any) -> float:
+    """A number that lives in the link. One that no such number can be is dropped: the widget would break on it."""
+    try:
+        inside = least <= float(st.query_params.get(name, default)) <= most
+    except ValueError:
+        inside = False
+    if not inside:
+        st.query_params.pop(name, None)
+    return float(st.number_input(label, least, most, default, key=name, bind="query-params", **more))

@@ -25,7 +25,7 @@ from analysis.search import Published, SpeedUp
 from ui.colours import NEUTRAL, SERIES
 from ui.figure import draw_figure
 from ui.frame import safe
-from ui.links import choose
+from ui.links import choose, choose_number
 from ui.search_speedup import label
 from ui.units import number, seconds
 
@@ -63,8 +63,7 @@ def bases(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> dict[str,
 
 
 def _ask(what: str, key: str, value: float, least: float, most: float, **more: Any) -> float:
-    given = st.number_input(what, least, most, value, key=key, bind="query-params", **more)
-    return float(given) if given is not None and least <= given <= most else value
+    return choose_number(what, least, most, value, key, **more)
 
 
 def _ask_study(s1: Scenario, s2: Scenario) -> list[Scenario]:

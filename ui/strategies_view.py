@@ -16,7 +16,7 @@ from engine.home import Home
 from store.strategies import as_search_run, strategy_runs, strategy_sweeps
 from ui.figure import draw_figure, draw_rows_button
 from ui.frame import empty_state, safe
-from ui.links import choose, choose_many
+from ui.links import choose, choose_many, choose_number
 from ui.strategies_charts import (
     TITLES,
     faster_dots,
@@ -153,7 +153,7 @@ def _draw_scaling(cells: list[StrategyTimes], snapshots: str, setting: Row) -> N
     if snapshots not in SHARES:
         st.caption("For an imported store it is not known how it would grow; synthetic ones can be scaled.")
         return
-    items = int(st.number_input("Items", 100, MOST_ITEMS, 200_000, key="scale_items", bind="query-params", width=200,
+    items = int(choose_number("Items", 100, MOST_ITEMS, 200_000, "scale_items", width=200,
                                 help="That the models which stay until the end see."))
     store = Store(int(setting["blocks"]), *SHARES[snapshots])
     chunk = int(setting["batch_size"])

@@ -47,7 +47,7 @@ def test_every_page_draws(home: Lab, page: Page) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
 def test_tampered_links_draw_all_the_same(home: Lab, page: Page) -> None:
     for value in ("nonsense", "9" * 5000, "'; DROP TABLE runs; --", "../../etc/passwd"):
-        draw(page.file, sweep=value, run=value, status=value, experiment=value, view=value, sweeps=value)
+        draw(page.file, sweep=value, run=value, status=value, experiment=value, view=value, sweeps=value, top=value)
 
 
 @pytest.mark.parametrize("home", ["measured"], indirect=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -338,3 +342,35 @@ def test_a_first_start_killed_between_its_statements(home: Home) -> None:
     code = "import duckdb, os, sys; duckdb.connect(sys.argv[1]).execute(sys.argv[2]); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, str(home.store), "CREATE TABLE schema_version (version INTEGER)"])
     check_whole(home)
+
+
+def test_a_store_that_is_busy_when_it_is_closed_is_not_called_damaged(tmp_path: Path) -> None:
+    home = Home(tmp_path / "lab")
+    write_sweep(home)
+    store = Store.open(home)
+    store.ingest()
+    cursor, asked = store.cursor(), threading.Event()
+
+    def ask() -> None:
+        asked.set()
+        with contextlib.suppress(duckdb.InterruptException):
+            cursor.execute("SELECT count(*) FROM range(100000000000)").fetchall()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asked.wait()
+    time.sleep(0.2)  # it has begun; if it had not, closing would simply succeed
+    store.close()
+    cursor.interrupt()
+    asking.join(60)
+    assert not asking.is_alive()
+    cursor.close()
+    check_whole(home)
+    assert set_aside_files(home) == []
+
+
+def test_many_threads_get_their_cursors(tmp_path: Path) -> None:
+    """DuckDB refuses a call on a connection that another thread is in."""
+    with Store.open(Home(tmp_path / "lab")) as store, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: store.cursor().execute("SELECT ?", [n]).fetchall()[0][0], range(400)))
+    assert answers == list(range(400))
