@@ -7,6 +7,7 @@ over all strategies: a part per head and a part per item. Waiting for weights is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 from typing import NamedTuple
 
 from scipy.optimize import nnls
@@ -33,20 +34,24 @@ class Prices(NamedTuple):
 
 
 def find_prices(cells: Mapping[str, StrategyTimes], works: Mapping[str, Work]) -> dict[str, Prices]:
-    """By strategy; `works` is what each did when it was measured. Without block costs a strategy has no price."""
+    """By strategy; `works` is what each did when it was measured. Without block costs there are no prices."""
     heads = [[works[name].scores, works[name].scored_items] for name in cells]
     spent = [cell.phases_s.get("score", 0.0) for cell in cells.values()]
     head_s, head_item_s = (float(value) for value in nnls(heads, spent)[0]) if heads else (0.0, 0.0)
+    item_costs = [cell.block_item_s for cell in cells.values() if cell.block_item_s is not None]
+    call_costs = [cell.block_call_s for cell in cells.values() if cell.block_call_s is not None]
+    if not item_costs or not call_costs:
+        return {}
+    # What a block costs does not depend on the strategy that runs it.
+    item_s, call_s = median(item_costs), median(call_costs)
     found = {}
     for name, cell in cells.items():
         work = works[name]
-        if cell.block_item_s is None or cell.block_call_s is None:
-            continue
-        priced = cell.block_item_s * work.block_items + cell.block_call_s * work.calls
+        priced = item_s * work.block_items + call_s * work.calls
         if priced <= 0:
             continue
         phases = cell.phases_s
         taken = sum(phases.get(phase, 0.0) for phase in ("inference", "data_to_device", "plan", UNACCOUNTED))
         load_s = phases.get("load_state", 0.0) / work.loads if work.loads else 0.0
-        found[name] = Prices(cell.block_item_s, cell.block_call_s, taken / priced, load_s, head_s, head_item_s)
+        found[name] = Prices(item_s, call_s, taken / priced, load_s, head_s, head_item_s)
     return found

@@ -34,7 +34,7 @@ def about_faster(cells: Sequence[StrategyTimes]) -> str:
                        + (f", with {best.less_work:.1f} times less work" if best.less_work else ""))
     if not clauses:
         return "Exhaustive was not measured with the same setting: there is nothing to compare with."
-    return "Fastest against exhaustive. " + "; ".join(clauses) + "."
+    return "Fastest against exhaustive. " + "; ".join(clauses) + "." + _about_noise(cells)
 
 
 def about_groups(cells: Sequence[StrategyTimes]) -> str:
@@ -44,9 +44,12 @@ def about_groups(cells: Sequence[StrategyTimes]) -> str:
     group = max(fastest.phases_s, key=lambda name: fastest.phases_s[name])
     sentence = (f"**{TITLES.get(fastest.strategy, safe(fastest.strategy))}** takes {seconds(fastest.seconds.value)}; "
                 f"{fastest.phases_s[group] / whole:.0%} of it is {GROUPS.get(group, safe(group))}.")
-    if noisy := sum(cell.noisy_runs for cell in cells):
-        sentence += f" {noisy} of {sum(cell.runs for cell in cells)} runs were noisy: other work disturbed them."
-    return sentence
+    return sentence + _about_noise(cells)
+
+
+def _about_noise(cells: Sequence[StrategyTimes]) -> str:
+    noisy, runs = sum(cell.noisy_runs for cell in cells), sum(cell.runs for cell in cells)
+    return f" {noisy} of {runs} runs were noisy: other work disturbed them." if noisy else ""
 
 
 def about_tree(parts: Sequence[dict[str, Any]]) -> str:
