@@ -109,7 +109,7 @@ def tradeoff_frame(cells: Sequence[MemoryCell], front: Sequence[MemoryCell]) -> 
 def tradeoff_points(frame: pd.DataFrame) -> alt.LayerChart:
     """Down and to the left is better. The dashed line joins the front."""
     shown = [method for method in METHODS if method in set(frame["method"])]
-    x = alt.X("batch_s:Q", title="Seconds per batch", scale=alt.Scale(zero=True))
+    x = alt.X("batch_s:Q", title="Seconds per batch", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8))
     y = alt.Y("peak_mib:Q", title="Peak (MiB)", scale=alt.Scale(zero=True))
     path = alt.Chart(frame[frame["on_the_front"]]).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(
         x=x, y=y, order="batch_s:Q")

@@ -173,7 +173,7 @@ def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
         return
     st.subheader("Published: seed 003")
     setting = cells[0].runs[0].params if cells else {}
-    sentence = "Seed 003 measured batches of 8 images at 224 px, on a GPU it does not name."
+    sentence = "Seed 003 measured batches of 8 images at 224 px, on a machine it does not name."
     if setting:
         sentence += (f" Own runs here: batches of {setting.get('batch_size')} at {setting.get('image_size')} px on "
                      f"{safe(setting.get('device'))}"
