@@ -40,6 +40,8 @@ class StepMemory:
         self.moments: list[Moment] = []
         self.making = "activations"
         """The category of what operators make now, unless they run again inside backward."""
+        self.saved_bytes: int | None = None
+        """Activations held when the last forward pass had ended, the batch among them: what backward needs."""
         self._alive: dict[int, tuple[Any, int, str]] = {}
         self._held = dict.fromkeys(CATEGORIES, 0)
 
@@ -72,6 +74,10 @@ class StepMemory:
     def _gone(self, key: int) -> None:
         _, size, category = self._alive.pop(key)
         self._held[category] -= size
+
+    def end_forward(self) -> None:
+        self.saved_bytes = self._held["activations"]
+        self.making = "temporaries"
 
     def mark(self, workspace_bytes: int = 0) -> None:
         """Note what is held now; a workspace was held beside it a moment ago, and counts as a temporary."""
@@ -131,7 +137,7 @@ def watched_step(memory: StepMemory, model: Any, optimizer: Any, inputs: Any, la
     memory.making = "activations"
     with precision:
         loss = functional.cross_entropy(model(inputs), labels)
-    memory.making = "temporaries"
+    memory.end_forward()
     loss.backward()
     optimizer.step()
     del loss

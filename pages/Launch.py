@@ -16,6 +16,7 @@ from engine.presets import list_presets
 from engine.registry import load_all
 from engine.spec import MANY_RUNS, SweepSpec, make_cells, make_spec, parse_spec
 from launching import launch_and_watch, without_defaults
+from predicting import draw_prediction
 from store.browse import past_runs, run_as_sweep, sweep_spec
 from ui.forms import draw_form
 from ui.frame import safe
@@ -119,6 +120,7 @@ if filled.problems:
 try:
     spec = make_spec(as_sweep(experiment, filled, about, start))
     draw_cost(work_out(spec))
+    draw_prediction(lab, experiment.name, [cell.params for cell in make_cells(spec)], gpus)
 except InputError as error:
     st.error(safe(error))
     st.stop()

@@ -17,10 +17,11 @@ MAY_IMPORT = {
     "ui": {"ui", "analysis", "store", "engine.params", "engine.spec", "engine.registry", "engine.home",
            "engine.sweep_state"},
 }
-"""Glue (pages, app.py, begin.py, launching.py, lab.py) may import everything. A dotted name allows that module only."""
+"""Glue (pages and the files beside app.py) may import everything. A dotted name allows that module only."""
 LIBRARIES = {
     "torch": {"engine"}, "torchvision": {"engine"}, "pynvml": {"engine"},
-    "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py", "serving.py"}, "altair": {"ui", "pages"},
+    "streamlit": {"ui", "pages", "app.py", "begin.py", "launching.py", "predicting.py", "serving.py"},
+    "altair": {"ui", "pages"},
     "duckdb": {"store"}, "pyarrow": {"store", "ui"},
 }
 """Which rooms may import a library that belongs to one of them."""
@@ -30,8 +31,8 @@ PURE = {"os", "pathlib", "subprocess", "socket", "shutil", "tempfile", "sqlite3"
 
 def sources(project: Path = PROJECT) -> list[Path]:
     return [*(file for room in ROOMS for file in sorted((project / room).rglob("*.py"))),
-            *(file for name in ("app.py", "begin.py", "hand.py", "launching.py", "lab.py", "serving.py")
-              if (file := project / name).exists())]
+            *(file for name in ("app.py", "begin.py", "hand.py", "launching.py", "lab.py", "predicting.py",
+                                "serving.py") if (file := project / name).exists())]
 
 
 def imports(file: Path) -> Iterator[tuple[str, bool]]:

@@ -30,6 +30,12 @@ ICONS = {
     "timeout": ":material/timer_off:", "killed": ":material/dangerous:", "cancelled": ":material/cancel:",
     "interrupted": ":material/power_off:", "skipped": ":material/skip_next:", "paused": ":material/pause_circle:",
 }
+MEMORY = {
+    "parameters": "#0f8fc9", "buffers": "#56b4e9", "gradients": "#009e73", "optimizer_state": "#8c6bb1",
+    "activations": "#e69f00", "temporaries": "#d55e00",
+}
+"""What memory is held for, from the bottom of the stack to its top."""
+METHODS = {"plain": "#7a869a", "checkpoint": "#0f8fc9", "selective": "#009e73", "reversible": "#d55e00"}
 NEUTRAL = "#7a869a"
 """Whiskers, rules and shades: visible on white and on dark."""
 SERIES = ["#0f8fc9", "#e69f00", "#009e73", "#d55e00", "#8c6bb1", "#cc79a7", "#7a869a", "#56b4e9"]

@@ -33,6 +33,7 @@ PAGES = [
     Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions", ("loading",), "sweep"),
     Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions",
          ("finetune", "extract", "bottleneck", "search")),
+    Page("pages/Memory.py", "Memory", ":material/stacked_line_chart:", "Questions", ("memory",)),
     Page("pages/Training.py", "Training", ":material/model_training:", "Questions", ("training",), "sweep"),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]

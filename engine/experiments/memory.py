@@ -90,9 +90,10 @@ def run(params: Params, recorder: Recorder) -> None:
     with recorder.stage("measure_memory"):
         prediction: Prediction = _in_child(recorder, partial(_predict, params), "the prediction")
         peak: Any = _in_child(recorder, partial(_measure_peak, params), "the memory pass")
-        curve: list[Moment] = _in_child(recorder, partial(_measure_curve, params), "the memory pass by category")
+        curve, saved_bytes = _in_child(recorder, partial(_measure_curve, params), "the memory pass by category")
     _record_peaks(recorder, prediction, peak)
     _record_curve(recorder, curve)
+    recorder.metric("saved_activations_bytes", saved_bytes, "bytes")
 
     device = begin_torch(params, params.device)
     recorder.effective(threads=torch.get_num_threads(), device=device)
@@ -199,8 +200,8 @@ def _under_method(params: Params, model: Any) -> Any:
     return apply_method(model, params.method, params.blocks_per_checkpoint)
 
 
-def _measure_curve(params: Params) -> list[Moment]:
-    """A step by category, after one that leaves the optimiser's state behind."""
+def _measure_curve(params: Params) -> tuple[list[Moment], int]:
+    """A step by category, after one that leaves the optimiser's state behind; and what its forward pass saved."""
     from engine.devices import autocast, begin_torch
     from engine.models import build_model
     from engine.step_memory import watch_memory, watched_step
@@ -215,7 +216,8 @@ def _measure_curve(params: Params) -> list[Moment]:
         for _ in range(2):
             memory.moments.clear()
             watched_step(memory, trained, optimizer, *batch, autocast(device, params.precision))
-    return thin_out(memory.moments, CURVE_POINTS)
+    assert memory.saved_bytes is not None
+    return thin_out(memory.moments, CURVE_POINTS), memory.saved_bytes
 
 
 def _record_curve(recorder: Recorder, curve: list[Moment]) -> None:

@@ -33,7 +33,7 @@ def pages(sweep_id: str) -> dict[str, tuple[str, str]]:
     """Title, name in the link and the rest of the link."""
     return {"Home": ("", ""), "Launch": ("Launch", "experiment=misbehave"), "Live": ("Live", f"sweep={sweep_id}"),
             "Runs": ("Runs", ""), "Batch & workers": ("Batch_and_workers", ""), "Data loading": ("Data_loading", ""),
-            "Model search": ("Model_search", ""),
+            "Model search": ("Model_search", ""), "Memory": ("Memory", "view=Largest+batch"),
             "Training": ("Training", ""), "Machine": ("Machine", "")}
 
 

@@ -35,6 +35,9 @@ def test_a_revnet_plain_and_reversible(lab: Lab) -> None:
         check_curve(lab, run)
     assert (runs["reversible"]["metrics"]["peak_memory_bytes"] < runs["checkpoint"]["metrics"]["peak_memory_bytes"]
             < runs["plain"]["metrics"]["peak_memory_bytes"])
+    assert (runs["reversible"]["metrics"]["saved_activations_bytes"]
+            < runs["checkpoint"]["metrics"]["saved_activations_bytes"]
+            < runs["plain"]["metrics"]["saved_activations_bytes"])
 
 
 def check_curve(lab: Lab, run: dict[str, Any]) -> None:

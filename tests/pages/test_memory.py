@@ -1,0 +1,174 @@
+"""The Memory page on real tiny sweeps: what it says equals the raw rows, worked out again here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawn_page import draw, no_exception
+from driven_lab import Lab
+from streamlit.testing.v1 import AppTest
+
+from analysis.memory_limits import largest_batch
+from begin import open_keeper
+from engine.predictions import keep, key_of, read_kept
+from engine.queue import editing, enqueue
+from predicting import ask_for
+from ui.units import seconds, size
+
+PAGE = "pages/Memory.py"
+TINY = {"batch_size": 2, "image_size": 32, "batches": 2, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RevNets of two depths and an adjusted ResNet, each plainly and with less memory."""
+    lab = Lab.at(tmp_path_factory.mktemp("memory"))
+    for name, models, methods in (("revnets", ["revnet_3", "revnet_9"], ["plain", "reversible"]),
+                                  ("resnets", ["adjusted_resnet18"], ["plain", "checkpoint"])):
+        answer = lab.json("sweep", lab.sweep_file(experiment="memory", name=name, repeats=1, fixed=TINY,
+                                                  grid={"model": models, "method": methods}), "--wait")
+        assert set(answer["runs"]) == {"ok"}, answer
+    return lab.home.root
+
+
+@pytest.fixture
+def filled(lab: Lab, measured: Path) -> Lab:
+    shutil.copytree(measured, lab.home.root)
+    return lab
+
+
+def rows(lab: Lab) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(run["params"]["model"], run["params"]["method"]): run for run in lab.json("runs")["runs"]}
+
+
+def sweep_id(lab: Lab, name: str) -> str:
+    return next(str(sweep["sweep_id"]) for sweep in lab.json("sweeps")["sweeps"] if sweep["name"] == name)
+
+
+def text(page: AppTest) -> str:
+    return " ".join(part.value for part in page.markdown).replace("\\", "").replace("**", "")
+
+
+def test_what_the_runs_show_is_said_first(filled: Lab) -> None:
+    found = {key: run["metrics"] for key, run in rows(filled).items()}
+    said = text(draw(PAGE, sweeps=f"{sweep_id(filled, 'revnets')},{sweep_id(filled, 'resnets')}"))
+    saved = {key: metrics["saved_activations_bytes"] for key, metrics in found.items()}
+    flat = [saved[f"revnet_{n}", "reversible"] for n in (3, 9)]
+    assert max(flat) / min(flat) - 1 < 0.05
+    grown = saved["revnet_9", "plain"] / saved["revnet_3", "plain"]
+    assert grown > 2
+    assert f"stay within {max(flat) / min(flat) - 1:.1%} from revnet_3 to revnet_9" in said
+    assert f"the plain network's grow {grown:.1f}-fold" in said
+    for model, method in (("revnet_9", "reversible"), ("adjusted_resnet18", "checkpoint")):
+        ratio = found[model, method]["peak_memory_bytes"] / found[model, "plain"]["peak_memory_bytes"]
+        assert f"{method.capitalize()} lowers the peak of {model} to {ratio:.2f} times plain's" in said
+        time = found[model, method]["end_to_end_s"] / found[model, "plain"]["end_to_end_s"]
+        assert f"took {time:.2f} times its time (too few runs for an interval)" in said
+
+
+def test_two_steps_are_compared_at_their_peaks(filled: Lab) -> None:
+    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), cell="0", **{"with": "1"})
+    found = rows(filled)
+    plain, reversible = found["revnet_3", "plain"], found["revnet_3", "reversible"]
+    peaks = {run["run_id"]: open_keeper().store.cursor().execute(
+        """SELECT max(held) FROM (SELECT sum(value) AS held FROM samples
+           WHERE run_id = ? AND device = 'memory' GROUP BY time_s)""", [run["run_id"]]).fetchall()[0][0]
+        for run in (plain, reversible)}
+    said = text(page)
+    for run in (plain, reversible):
+        assert f"peak at {size(peaks[run['run_id']])}" in said
+    change = peaks[plain["run_id"]] - peaks[reversible["run_id"]]
+    assert change > 0 and f"revnet_3, reversible holds {size(change)} less than revnet_3, plain" in said
+    table = page.dataframe[0].value.set_index("At the peak")
+    for name in ("activations", "temporaries", "gradients"):
+        assert table.loc[name, "revnet_3, plain"] == size(plain["metrics"][f"peak_{name}_bytes"])
+        assert table.loc[name, "revnet_3, reversible"] == size(reversible["metrics"][f"peak_{name}_bytes"])
+
+
+def test_depth_has_the_published_table_beside(filled: Lab) -> None:
+    page = draw(PAGE, sweeps=f"{sweep_id(filled, 'revnets')},{sweep_id(filled, 'resnets')}", view="Depth")
+    table = page.dataframe[0].value.set_index("Model")
+    found = rows(filled)
+    assert list(table["Published peak"])[:3] == ["743.0 MiB", "1.1 GiB", "3.4 GiB"]
+    for subject, key in (("RevNet 3-3-3", ("revnet_3", "reversible")), ("RevNet 9-9-9", ("revnet_9", "reversible")),
+                         ("Adjusted ResNet18", ("adjusted_resnet18", "plain"))):
+        metrics = found[key]["metrics"]
+        assert table.loc[subject, "Own peak"] == size(metrics["peak_memory_bytes"])
+        assert table.loc[subject, "Own time per batch"] == seconds(metrics["end_to_end_s"] / metrics["batches"])
+        assert table.loc[subject, "Own parameters"] == table.loc[subject, "Published parameters"]
+    assert table.loc["RevNet 18-18-18", "Own peak"] == "–"
+    assert "batches of 2 at 32 px on cpu: other work" in text(page)
+
+
+def test_the_front_holds_what_nothing_beats(filled: Lab) -> None:
+    found = {method: rows(filled)["revnet_9", method]["metrics"] for method in ("plain", "reversible")}
+    said = text(draw(PAGE, sweeps=sweep_id(filled, "revnets"), view="Memory against time", model="revnet_9"))
+    front = said.partition("On the front of revnet_9: ")[2].partition("Off it")[0]
+    assert "reversible (" in front, "nothing needs less memory"
+    assert ("plain (" in front) == (found["plain"]["end_to_end_s"] < found["reversible"]["end_to_end_s"])
+
+
+def test_every_run_has_its_prediction_beside_it(filled: Lab) -> None:
+    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), view="Predicted and measured")
+    table = page.dataframe[0].value.set_index("Run")
+    runs = [run for (model, _), run in rows(filled).items() if model.startswith("revnet")]
+    assert len(table) == len(runs) == 4
+    for run in runs:
+        metrics = run["metrics"]
+        assert table.loc[run["run_id"], "Predicted"] == size(metrics["predicted_peak_bytes"])
+        assert table.loc[run["run_id"], "Measured"] == size(metrics["peak_memory_bytes"])
+        error = metrics["predicted_peak_bytes"] / metrics["peak_memory_bytes"] - 1
+        assert float(table.loc[run["run_id"], "Error"].removesuffix(" %")) == pytest.approx(100 * error, abs=0.006)
+    within = sum(abs(run["metrics"]["prediction_error"]) <= 0.1 for run in runs)
+    assert f"{within} of 4 predictions are within 10 %" in text(page)
+
+
+def test_the_largest_batch_is_predicted_once_and_kept(lab: Lab) -> None:
+    query = {"view": "Largest batch", "predict": "revnet_3", "methods": "reversible", "pixels": "32", "gpu": "T4"}
+    page = draw(PAGE, **query)
+    assert "pending" in text(page) and not page.warning
+    page = no_exception(page.button(key="predict_batches").click().run(timeout=240))
+    kept = {json.loads(key)["batch_size"]: peak for key, peak in read_kept(lab.home).items()}
+    fit = largest_batch(lambda batch: kept[batch], 15.5 * 2**30)
+    assert f"predicted to fit 15.5 GiB of T4: {fit.largest:,} with reversible" in text(page)
+    assert "pending" not in text(draw(PAGE, **query)), "a second look is instant"
+
+
+def test_predicting_is_refused_while_a_sweep_is_measured(lab: Lab) -> None:
+    page = draw(PAGE, view="Largest batch")
+    enqueue(lab.home, "20260101-000000-aaaa")
+    with editing(lab.home) as queue:
+        queue.entries[0].state = "measuring"
+    page = no_exception(page.button(key="predict_batches").click().run())
+    assert any("is being measured now and predicting would disturb it" in box.value.replace("\\", "")
+               for box in page.warning)
+
+
+def test_launch_says_what_the_largest_cell_needs(lab: Lab) -> None:
+    page = draw("pages/Launch.py", experiment="memory")
+    assert page.button(key="predict").label == "Predict its memory"
+    keep(lab.home, key_of(ask_for("resnet18", 8, "plain", 224)), 3 * 2**30)
+    page = no_exception(page.run())
+    (said,) = [box.value for box in (*page.info, *page.warning) if "largest cell" in box.value]
+    assert "needs about 3.0 GiB, this machine has " in said and "batches of 8" in said
+    assert not [button for button in draw("pages/Launch.py", experiment="loading").button if button.key == "predict"]
+
+
+def test_an_empty_lab_offers_the_small_preset_and_the_published_table(lab: Lab) -> None:
+    page = draw(PAGE)
+    assert "No training step's memory has been measured yet" in text(page)
+    assert len(page.dataframe[0].value) == 7
+
+
+def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab) -> None:
+    # One image of 32 px ends as one value per channel, which batch norm cannot train on.
+    answer = lab.json("sweep", lab.sweep_file(experiment="memory", name="failing", repeats=1, grid={"batch_size": [1]},
+                                              fixed={"image_size": 32, "batches": 1}), "--wait", expect=(0, 1))
+    assert answer["runs"] == {"failed": 1}
+    page = draw(PAGE)
+    assert "No run of these sweeps has a peak yet" in text(page)
+    assert any("1 failed" in caption.value for caption in page.caption)

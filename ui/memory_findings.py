@@ -1,0 +1,108 @@
+"""The sentences of the Memory page, each computed from the cells that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.comparison import Ratio
+from analysis.memory import Growth, MemoryCell, Saving
+from ui.frame import safe
+from ui.memory_charts import cell_label
+from ui.units import seconds, size
+
+WITHIN_PERCENT = 10.0
+
+
+def ratio_text(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.2f} times"
+    if f"{ratio.low:.2f}" == f"{ratio.high:.2f}":  # memory hardly varies from run to run
+        return f"{ratio.value:.2f} times"
+    return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def about_saving(saving: Saving) -> str:
+    """What a method does to the peak and to the time of a model."""
+    to = f"{saving.peak.value:.2f}"
+    verb = "leaves" if to == "1.00" else "lowers" if saving.peak.value < 1 else "raises"
+    name = safe(cell_label(saving.cell, with_model=False)).capitalize()
+    sentence = (f"{name} **{verb} the peak of {safe(saving.cell.model)} {'at' if verb == 'leaves' else 'to'} "
+                f"{ratio_text(saving.peak)} plain's**")
+    if saving.time is None:
+        return sentence + "."
+    time = ratio_text(saving.time)
+    told = {"higher": f"takes {time} its time per batch", "lower": f"takes {time} its time per batch",
+            "no difference shown": f"shows no difference in time ({time})",
+            "too few runs to tell": f"took {time} its time (too few runs for an interval)"}
+    return f"{sentence} and {told[saving.time.verdict]}."
+
+
+def about_growths(growths: Sequence[Growth]) -> str:
+    """RevNets first: flat under reversible blocks, growing without."""
+    sentences = []
+    for flat in growths:
+        if flat.method != "reversible":
+            continue
+        ends = f"from {safe(flat.shallowest.model)} to {safe(flat.deepest.model)}"
+        sentence = (f"{flat.family}'s saved activations **stay within {flat.spread:.1%}** {ends} with reversible "
+                    f"blocks ({size(flat.shallowest.saved_bytes)} to {size(flat.deepest.saved_bytes)} per batch)")
+        plain = next((one for one in growths if one.family == flat.family and one.method == "plain"), None)
+        if plain:
+            sentence += (f", while the plain network's **grow {plain.fold:.1f}-fold** from "
+                         f"{safe(plain.shallowest.model)} to {safe(plain.deepest.model)} "
+                         f"({size(plain.shallowest.saved_bytes)} to {size(plain.deepest.saved_bytes)})")
+        sentences.append(sentence + ".")
+    told = {(one.family, method) for one in growths if one.method == "reversible"
+            for method in ("reversible", "plain")}
+    sentences += [f"{one.family}'s saved activations grow {one.fold:.1f}-fold with {one.method} training, from "
+                  f"{safe(one.shallowest.model)} to {safe(one.deepest.model)}."
+                  for one in growths if (one.family, one.method) not in told]
+    return " ".join(sentences)
+
+
+def about_step(cell: MemoryCell, held_bytes: dict[str, float]) -> str:
+    """What the peak of a step consists of."""
+    total = sum(held_bytes.values())
+    most = max(held_bytes, key=lambda name: held_bytes[name])
+    return (f"{safe(cell_label(cell))}: the step's tensors **peak at {size(total)}**, {held_bytes[most] / total:.0%} "
+            f"of it {most}.")
+
+
+def about_difference(first: str, second: str, a: dict[str, float], b: dict[str, float]) -> str:
+    """From the first to the second: the whole, and the category that changed most."""
+    change = sum(b.values()) - sum(a.values())
+    changed = {name: b.get(name, 0.0) - a.get(name, 0.0) for name in a}
+    most = max(changed, key=lambda name: abs(changed[name]))
+    if change == 0:
+        return f"Both peaks are {size(sum(a.values()))}."
+    more = "more" if change > 0 else "less"
+    return (f"At its peak **{safe(second)} holds {size(abs(change))} {more}** than {safe(first)} "
+            f"({sum(b.values()) / sum(a.values()):.2f} times); {most} change most, by "
+            f"{'+' if changed[most] > 0 else '-'}{size(abs(changed[most]))}.")
+
+
+def about_front(cells: Sequence[MemoryCell], front: Sequence[MemoryCell]) -> str:
+    timed = [cell for cell in cells if cell.batch]
+    names = [f"{safe(cell_label(cell, with_model=False))} ({seconds(cell.batch.value)}, {size(cell.peak.value)})"
+             for cell in front if cell.batch]
+    beaten = [safe(cell_label(cell, with_model=False)) for cell in timed if cell not in front]
+    sentence = f"**On the front** of {safe(timed[0].model)}: {', '.join(names)}."
+    if beaten:
+        sentence += f" Off it, because another is no slower and no larger: {', '.join(beaten)}."
+    if noisy := sum(cell.noisy_runs for cell in timed):
+        sentence += f" {noisy} of {sum(len(cell.runs) for cell in timed)} runs were noisy."
+    return sentence
+
+
+def about_errors(frame: pd.DataFrame) -> str:
+    worst = frame.loc[frame["error_percent"].abs().idxmax()]
+    within = int((frame["error_percent"].abs() <= WITHIN_PERCENT).sum())
+    return (f"**{within} of {len(frame)} predictions are within {WITHIN_PERCENT:g} %** of the allocator's peak; the "
+            f"largest error is {percent_text(worst['error_percent'])} ({safe(worst['cell'])}).")
+
+
+def percent_text(percent: float) -> str:
+    """With its sign, unless it rounds to nothing."""
+    return f"{percent:+.2f} %" if f"{abs(percent):.2f}" != "0.00" else "0.00 %"

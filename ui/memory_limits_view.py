@@ -1,0 +1,112 @@
+"""The largest batch on the Memory page: what own runs found, and predicted peaks against the memory of a chosen GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from analysis.memory import METHODS
+from analysis.memory_limits import MOST, FittingBatch
+from ui.figure import draw_figure
+from ui.frame import safe
+from ui.links import choose, choose_many
+from ui.memory_charts import GIB, batch_lines
+from ui.units import size
+
+GPUS_GIB = {"RTX A5000": 24.0, "Quadro RTX 5000": 16.0, "T4": 16.0, "L4": 24.0, "V100 16 GB": 16.0, "V100 32 GB": 32.0,
+            "A100 40 GB": 40.0, "A100 80 GB": 80.0, "H100 80 GB": 80.0, "RTX 4090": 24.0}
+"""As their makers name them. The table on the page can be changed."""
+KEPT_FREE_GIB = 0.5
+DEFAULT_OPTIMIZER = "sgd_momentum"
+
+
+class Wanted(NamedTuple):
+    """What a curve is asked for."""
+
+    model: str
+    methods: list[str]
+    size: int
+    optimizer: str
+    device: str
+    usable_bytes: float
+
+
+def choose_wanted(models: Mapping[str, str], optimizers: Sequence[str], machine_bytes: float) -> Wanted | None:
+    """`models` are names with their kind. All but the table's changes is in the link."""
+    places = st.grid(3, min_column_width=220)
+    with places.cell():
+        first = "resnet18" if "resnet18" in models else next(iter(models))
+        model = choose("Model", [first, *(name for name in models if name != first)], "predict", str) or first
+    possible = [method for method in METHODS if method != "reversible" or model.startswith("revnet_")]
+    with places.cell():
+        default = ["plain", "reversible"] if "reversible" in possible else ["plain", "checkpoint"]
+        methods = choose_many("Methods", possible, "methods", str, default)
+    with places.cell():
+        optimizer = st.selectbox("Optimiser", optimizers, key="optimizer", bind="query-params",
+                                 index=list(optimizers).index(DEFAULT_OPTIMIZER))
+    with places.cell():
+        text = models[model] == "text"
+        side = (st.number_input("Tokens", 1, 512, 128, key="tokens", bind="query-params") if text else
+                st.number_input("Image size (px)", 32, 2048, 224, key="pixels", bind="query-params"))
+    table = _gpu_table(machine_bytes)
+    with places.cell():
+        device = choose("Device", list(table), "gpu", lambda name: f"{name} ({table[name]:g} GiB)")
+    with places.cell():
+        free = st.number_input("Kept free (GiB)", 0.0, 64.0, KEPT_FREE_GIB, 0.1, key="free", bind="query-params",
+                               help="For the CUDA context, workspaces and a display.")
+    if not methods or device is None:
+        st.info("Choose a device and at least one method.")
+        return None
+    return Wanted(model, methods, int(side), str(optimizer), device, max(0.0, table[device] - float(free)) * GIB)
+
+
+def _gpu_table(machine_bytes: float) -> dict[str, float]:
+    with st.expander("Memory of devices: change, add or remove rows"):
+        known = pd.DataFrame([*GPUS_GIB.items(), ("this machine's memory", round(machine_bytes / GIB, 2))],
+                             columns=["Device", "GiB"])
+        edited = st.data_editor(known, num_rows="dynamic", hide_index=True, key="gpu_table", column_config={
+            "GiB": st.column_config.NumberColumn(min_value=0.1, max_value=10_000.0, format="%.2f")})
+    rows = edited.dropna()
+    return {str(name): float(gib) for name, gib in zip(rows["Device"], rows["GiB"], strict=True) if str(name).strip()}
+
+
+def draw_curve(wanted: Wanted, points: Mapping[str, Mapping[int, float]], found: Mapping[str, FittingBatch]) -> None:
+    """`points` are predicted peaks in bytes by method and batch size."""
+    frame = pd.DataFrame([{"method": method, "batch_size": batch, "peak_gib": peak / GIB}
+                          for method, peaks in points.items() for batch, peak in sorted(peaks.items())])
+    draw_figure(about_fitting(wanted, found), batch_lines(frame, wanted.usable_bytes / GIB), frame, "predicted_batches",
+                "Predicted for one training step without allocating it, as a CPU's allocator would serve it. A GPU's "
+                "rounds up and its convolutions take workspaces on top; this was not checked on one.")
+    st.dataframe(pd.DataFrame([
+        {"Method": method, "Largest batch that fits": fitting_text(fit),
+         "Its predicted peak": size(fit.peak_bytes), "Usable": size(wanted.usable_bytes)}
+        for method, fit in found.items()]), hide_index=True, height="content", alt="Largest batch per method")
+
+
+def fitting_text(fit: FittingBatch) -> str:
+    if fit.largest == 0:
+        return "none fits"
+    return f"{fit.largest:,}" if fit.too_large is not None else f"at least {MOST:,}"
+
+
+def about_fitting(wanted: Wanted, found: Mapping[str, FittingBatch]) -> str:
+    parts = [f"**{fitting_text(fit)}** with {method}" for method, fit in found.items()]
+    sentence = (f"Largest batch of {safe(wanted.model)} predicted to fit {size(wanted.usable_bytes)} of "
+                f"{safe(wanted.device)}: {', '.join(parts)}.")
+    plain = found.get("plain")
+    if plain and plain.largest:
+        best = max(found, key=lambda method: found[method].largest)
+        if found[best].largest > plain.largest:
+            sentence += f" {best.capitalize()} fits {found[best].largest / plain.largest:.1f} times plain's batch."
+    return sentence
+
+
+def draw_pending(predict: Callable[[], bool], viewer: bool) -> bool:
+    """A button while answers are missing; whether they are there now."""
+    st.markdown("Predicted peaks over batch sizes: **pending**. Each takes about a second, in a helper process; "
+                "answers are kept.")
+    return st.button("Predict", type="primary", icon=":material/memory:", disabled=viewer,
+                     key="predict_batches") and predict()
