@@ -25,7 +25,7 @@ def report_regret(grids: Sequence[Grid], top: int, per_item: bool = False) -> di
                           "mean_regret": row.mean_regret, "worst_regret": row.worst_regret, "total_s": row.total_s,
                           "top_n": row.top_n, **apart})
         missing += [{"model": gap.model, "batch_size": gap.pair.batch_size, "workers": gap.pair.workers,
-                     "reason": gap.reason, **apart} for gap in list_missing(grid, models)]
+                     "reason": gap.reason, **apart} for gap in list_missing(grid, models, per_item)]
         if sentence := warn_of_unequal_work(grid, per_item):
             warnings.append(sentence)
     if len(grids) > 1:

@@ -44,7 +44,7 @@ def view_grid(grid: Grid, models: Sequence[str], top: int, per_item: bool = Fals
     found = recommend(grid, there, ranked, per_item)
     pair = found.best.pair if found else None
     limits = {model: find_limit(grid.measured(model, pair), pair.workers, {}) for model in there} if pair else {}
-    return GridView(grid, there, per_item, times, ranked, list_missing(grid, there), found, limits)
+    return GridView(grid, there, per_item, times, ranked, list_missing(grid, there, per_item), found, limits)
 
 
 def cell_times(view: GridView, models: Sequence[str], pairs: Sequence[Pair]) -> list[CellTime]:
@@ -58,15 +58,22 @@ def cell_times(view: GridView, models: Sequence[str], pairs: Sequence[Pair]) -> 
     return found
 
 
-def mean_phases(grid: Grid, model: str, pair: Pair) -> dict[str, float]:
+class PhaseMeans(NamedTuple):
+    runs: int
+    """Those that have phases, and items where the means are per item."""
+    phases_s: dict[str, float]
+
+
+def mean_phases(grid: Grid, model: str, pair: Pair, per_item: bool = False) -> PhaseMeans:
     """Means over runs, because means of parts add up to the mean of the whole; what no phase covers is named."""
-    runs = [run for run in grid.measured(model, pair) if run.phases_s]
+    runs = [(run, (run.items or 0) if per_item else 1.0) for run in grid.measured(model, pair) if run.phases_s]
+    runs = [(run, share) for run, share in runs if share > 0]
     if not runs:
-        return {}
-    names = dict.fromkeys(name for run in runs for name in run.phases_s)
-    phases = {name: fmean(run.phases_s.get(name, 0.0) for run in runs) for name in names}
-    left = fmean(run.end_to_end_s or 0.0 for run in runs) - sum(phases.values())
-    return phases | ({UNACCOUNTED: left} if left > 0 else {})
+        return PhaseMeans(0, {})
+    names = dict.fromkeys(name for run, _ in runs for name in run.phases_s)
+    phases = {name: fmean(run.phases_s.get(name, 0.0) / share for run, share in runs) for name in names}
+    left = fmean((run.end_to_end_s or 0.0) / share for run, share in runs) - sum(phases.values())
+    return PhaseMeans(len(runs), phases | ({UNACCOUNTED: left} if left > 0 else {}))
 
 
 def first_batches(grid: Grid, model: str) -> dict[Pair, Estimate]:

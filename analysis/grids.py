@@ -1,7 +1,8 @@
 """Which runs may be compared as one grid of batch size x workers: those that differ in nothing else but the model.
 
-Another parameter, another environment or another source (own or imported) makes another grid; pooling them would show
-their difference as an effect of the batch size. Data formats are grids of their own that are shown side by side.
+Another parameter, another environment or another imported sweep makes another grid: nobody knows whether two files
+came from one machine, and pooling would show the machines' difference as an effect of the batch size. Data formats are
+grids of their own that are shown side by side.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, NamedTuple
 AXES = ("model", "batch_size", "workers")
 FORMAT = "format"
 """How the images are stored: its values are put side by side."""
-IMPORTED = "imported"
+IMPORTED = "imported "
+"""How the place of an imported run begins; its sweep's id follows."""
 ONLY_MODEL = "the only model"
 SAME_WORK = 0.01
 """Cells whose number of items differs by more than this share did not do the same work."""
@@ -31,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class GridRun(NamedTuple):
-    """One run as a grid needs it. `place` is the environment it was measured in, or `imported`."""
+    """One run as a grid needs it. `place` is the environment it was measured in, or `imported` and its sweep."""
 
     run_id: str
     status: str
@@ -73,6 +75,11 @@ class Grid:
     def format(self) -> str:
         return str(self.setting.get(FORMAT, "jpeg"))
 
+    @property
+    def imported_sweep(self) -> str | None:
+        """The sweep it was imported as; None for runs of this lab."""
+        return self.place.removeprefix(IMPORTED) if self.place.startswith(IMPORTED) else None
+
     def measured(self, model: str, pair: Pair) -> list[GridRun]:
         return [run for run in self.runs.get((model, pair), []) if run.counts]
 
@@ -82,6 +89,10 @@ class Grid:
     def count_lost(self) -> int:
         """Runs without a time to compare."""
         return sum(not run.counts for runs in self.runs.values() for run in runs)
+
+    def count_without_items(self) -> int:
+        """Runs that have a time, but none per item."""
+        return sum(run.counts and (run.items or 0) <= 0 for runs in self.runs.values() for run in runs)
 
     def items(self) -> tuple[float, float] | None:
         """Fewest and most items of a run, where runs say it."""

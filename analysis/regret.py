@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from analysis.grids import Grid, Pair
+from analysis.grids import Grid, GridRun, Pair
 
 TOP = 3
 Times = Mapping[str, Mapping[Pair, float]]
@@ -92,16 +92,21 @@ def best_by_objective(ranked: Sequence[PairRegret]) -> dict[str, PairRegret]:
             for name in ("mean_regret", "worst_regret", "total_s")}
 
 
-def list_missing(grid: Grid, models: Iterable[str]) -> list[Missing]:
-    """Every cell without a time: how its runs ended, or that there was none."""
+def list_missing(grid: Grid, models: Iterable[str], per_item: bool = False) -> list[Missing]:
+    """Every cell without a time, or with none per item: how its runs ended, or that there was none."""
     found = []
     for model in models:
         for pair in grid.pairs:
-            if grid.measured(model, pair):
+            if run_times(grid, model, pair, per_item):
                 continue
-            runs = grid.runs.get((model, pair), [])
-            reasons = dict.fromkeys(f"{run.status}: {run.reason}" if run.reason else
-                                    "ok, but without an end-to-end time" if run.status == "ok" else run.status
-                                    for run in runs)
+            reasons = dict.fromkeys(map(_why_missing, grid.runs.get((model, pair), [])))
             found.append(Missing(model, pair, "; ".join(reasons) or "no run"))
     return found
+
+
+def _why_missing(run: GridRun) -> str:
+    if run.counts:
+        return "ok, but its number of items is unknown"
+    if run.reason:
+        return f"{run.status}: {run.reason}"
+    return "ok, but without an end-to-end time" if run.status == "ok" else run.status

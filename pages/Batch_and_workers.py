@@ -8,7 +8,14 @@ from analysis.regret import TOP
 from begin import begin
 from engine.registry import Broken, default_values, load_all
 from store.grids import grid_runs, grid_sweeps, loading_waits, published_regret_frame
-from ui.batch_workers_page import choose_group, draw_bars, draw_first, draw_heat, draw_recommendations
+from ui.batch_workers_page import (
+    choose_group,
+    draw_bars,
+    draw_first,
+    draw_heat,
+    draw_recommendations,
+    warn_of_unknown,
+)
 from ui.frame import empty_state
 from ui.links import choose_many, choose_number
 from ui.regret_tables import draw_limits, draw_missing, draw_published, draw_regret
@@ -18,7 +25,7 @@ NEEDED = {"batch_size", "workers"}
 experiments = [name for name, entry in load_all().items()
                if not isinstance(entry, Broken) and entry.Params.model_fields.keys() >= NEEDED]
 published = lab.keeper.once("published regret", lambda: published_regret_frame(lab.ask))
-asked = tuple(str(st.query_params.get("sweeps", ""))[:2000].split(","))
+asked = tuple(dict.fromkeys(str(st.query_params.get("sweeps", ""))[:20_000].split(",")))
 sweeps = lab.keeper.once(("grid sweeps", asked), lambda: grid_sweeps(lab.ask, experiments, asked))
 
 
@@ -29,9 +36,10 @@ def invite(sentence: str) -> None:
     st.stop()
 
 
+names = {row["sweep_id"]: f"{row['name']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
+warn_of_unknown([sweep_id for sweep_id in asked if sweep_id], names)
 if not sweeps:
     invite("No sweep with a batch size and workers has been measured yet.")
-names = {row["sweep_id"]: f"{row['name']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
 newest = next((row["sweep_id"] for row in sweeps if row["spans"]), sweeps[0]["sweep_id"])
 chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], [newest])
 runs = lab.keeper.once(("grid runs", *chosen), lambda: grid_runs(lab.ask, chosen))
@@ -39,19 +47,20 @@ grids = split_grids(runs, {name: default_values(name) for name in {run.experimen
 if not any(grid.count() for grid in grids):
     invite("No run of these sweeps has a time yet: they have not finished, or they failed." if chosen else
            "Choose a sweep, or launch one.")
-group = [grid for grid in choose_group(beside_each_other(grids)) if grid.count()]
+group = [grid for grid in choose_group(beside_each_other(grids), names) if grid.count()]
 if not group:
     invite("No run of this grid has a time: choose another.")
 everyone = list(dict.fromkeys(model for grid in group for model in grid.models))
-models = choose_many("Models", everyone, "models", str, everyone)
+models = choose_many("Models", everyone, "models", str, everyone, follow=True)
 with st.container(horizontal=True, vertical_alignment="bottom"):
     top = int(choose_number("Top n", 1, 100, TOP, "top", width=130))
     per_item = any(grid.items() for grid in group) and st.toggle(
         "Time per image", any(grid.unequal_work for grid in group), key="per_image", bind="query-params",
         help="For cells that measured unequal numbers of images: end-to-end time divided by images, start-up included")
-views = [view for grid in group
-         if (view := lab.keeper.once(("grid view", tuple(chosen), grid.place, str(grid.setting), tuple(models), top,
-                                      per_item), lambda grid=grid: view_grid(grid, models, top, per_item))).models]
+shown = (*chosen, "models", *models, top, per_item)
+found = [lab.keeper.once(("grid view", grid.experiment, grid.place, str(grid.setting), *shown),
+                         lambda grid=grid: view_grid(grid, models, top, per_item)) for grid in group]
+views = [view for view in found if view.models]
 if not views:
     st.info("Choose at least one model.")
     st.stop()

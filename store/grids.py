@@ -52,13 +52,13 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
     found = []
     for run in ask(connection, f"""
             SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source,
-                   r.experiment
+                   r.sweep_id, r.experiment
             FROM runs r JOIN sweeps s USING (sweep_id)
             WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
         run_id = run["run_id"]
         known = numbers.get(run_id, {})
         given = {phase: known[f"{phase}_s"] for phase in PHASES if f"{phase}_s" in known}
-        place = IMPORTED if run["source"] == IMPORTED else run["environment_id"] or "unknown"
+        place = IMPORTED + run["sweep_id"] if run["source"] == "imported" else run["environment_id"] or "unknown"
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
                              phases.get(run_id) or given, run["experiment"]))
@@ -66,10 +66,18 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
 
 
 def loading_waits(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> dict[str, list[float]]:
-    """Seconds of load_data of each batch, in order."""
+    """Seconds of load_data of each batch of the first epoch, in order: every epoch begins with a start of its own.
+    Where a run does not say how long its epochs are, they are equal parts of its batches."""
     return dict(connection.execute("""
-        SELECT run_id, list(seconds ORDER BY batch) FROM phases
-        WHERE phase = 'load_data' AND run_id IN (SELECT unnest(?)) GROUP BY run_id""", [list(run_ids)]).fetchall())
+        WITH epochs AS (
+            SELECT run_id, max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'batches_per_epoch') AS batches,
+                   max(TRY_CAST(coalesce(effective, asked)->>'$' AS INTEGER)) FILTER (name = 'epochs') AS count
+            FROM parameters WHERE name IN ('batches_per_epoch', 'epochs') AND run_id IN (SELECT unnest($run_ids))
+            GROUP BY run_id),
+        waits AS (SELECT run_id, list(seconds ORDER BY batch) AS seconds FROM phases
+                  WHERE phase = 'load_data' AND run_id IN (SELECT unnest($run_ids)) GROUP BY run_id)
+        SELECT run_id, seconds[:coalesce(batches, ceil(len(seconds) / greatest(count, 1))::INTEGER, len(seconds))]
+        FROM waits LEFT JOIN epochs USING (run_id)""", {"run_ids": list(run_ids)}).fetchall())
 
 
 def published_regret_frame(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:

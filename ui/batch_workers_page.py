@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from analysis.grid_report import PLACE, grid_setting, warn_of_unequal_work
 from analysis.grid_view import GridView, cell_times, first_batches
-from analysis.grids import IMPORTED, Grid, Pair, varying_settings
+from analysis.grids import Grid, Pair, varying_settings
 from ui.figure import draw_figure
 from ui.frame import safe
 from ui.grid_charts import (
@@ -55,26 +55,45 @@ FAMILIES = {"Fixed batch size, workers vary": Family("batch_size", "workers", "m
             "One model, both vary": Family("model", "workers", "batch_size")}
 
 
-def choose_group(groups: Sequence[Sequence[Grid]]) -> Sequence[Grid]:
-    """Which grids to show when the sweeps hold several that must not be pooled."""
+def warn_of_unknown(asked: Sequence[str], known: Mapping[str, str]) -> None:
+    """A link must not show other numbers than it names without a word."""
+    if not (unknown := [sweep_id for sweep_id in asked if sweep_id not in known]):
+        return
+    why = "deleted, or they ask another question, or the link is from another lab"
+    if len(unknown) == len(asked):
+        st.warning(f"There is no such sweep: it was {why.replace('they ask', 'asks')}. Here is another one.")
+    else:
+        st.warning(f"{len(unknown)} of the {len(asked)} sweeps of this link are not here: {why}. The others are shown.")
+
+
+def choose_group(groups: Sequence[Sequence[Grid]], sweeps: Mapping[str, str]) -> Sequence[Grid]:
+    """Which grids to show when the sweeps hold several that must not be pooled. `sweeps` are names by id."""
     if len(groups) == 1:
         return groups[0]
     firsts = [group[0] for group in groups]
     names = [name for name in varying_settings(firsts) if name != "format"]
-    labels = {str(number): _label(grid_setting(group[0], firsts, names)) for number, group in enumerate(groups)}
+    labels = {str(number): _label(group[0], grid_setting(group[0], firsts, names), sweeps)
+              for number, group in enumerate(groups)}
     chosen = choose("Grid", list(labels), "grid", lambda number: labels[number])
-    apart = ", ".join(safe(name.replace("_", " ")) for name in grid_setting(firsts[0], firsts, names))
+    apart = ", ".join("where they were measured" if name == PLACE else safe(name.replace("_", " "))
+                      for name in grid_setting(firsts[0], firsts, names))
     st.caption(f"These sweeps hold {len(groups)} grids that differ in {apart}. Their runs are not pooled: choose one.")
     return groups[int(chosen or 0)]
 
 
-def _label(setting: dict[str, Any]) -> str:
-    shown = {name: str(value)[:12] if name == PLACE else value for name, value in setting.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items()) or "the only one"
+def _label(grid: Grid, setting: dict[str, Any], sweeps: Mapping[str, str]) -> str:
+    imported = grid.imported_sweep
+    shown = {name: str(value)[:12] if name == PLACE else value for name, value in setting.items()
+             if name != PLACE or not imported}
+    words = [f"{name} {value}" for name, value in shown.items()]
+    if imported and PLACE in setting:
+        # Two imports can have the same name: the end of the id tells them apart.
+        words.append(f"imported as {sweeps.get(imported, imported)} ({imported[-4:]})")
+    return ", ".join(words) or "the only one"
 
 
 def title_of(view: GridView) -> str:
-    return f"{view.grid.format}" + (", imported" if view.grid.place == IMPORTED else "")
+    return view.grid.format + (", imported" if view.grid.imported_sweep else "")
 
 
 def draw_recommendations(views: Sequence[GridView]) -> None:
@@ -87,11 +106,13 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
                 st.markdown(sentence)
             noisy = view.grid.count(noisy_only=True)
             words = [f"{view.grid.count()} runs" + (f", {noisy} of them noisy" if noisy else "")]
+            if view.per_item and (unknown := view.grid.count_without_items()):
+                words.append(f"{unknown} of them not in the time per image: their number of items is unknown")
             if lost := view.grid.count_lost():
                 words.append(f"{lost} more without a time: failed, out of memory, unfinished")
             if gaps := len(view.missing):
                 words.append(f"{gaps} missing {'cell' if gaps == 1 else 'cells'}, see the tab Missing")
-            if view.grid.place == IMPORTED:
+            if view.grid.imported_sweep:
                 words.append("imported: measured elsewhere")
             st.caption(" · ".join(words))
             if sentence := warn_of_unequal_work(view.grid, view.per_item):
@@ -132,8 +153,9 @@ def draw_bars(views: Sequence[GridView]) -> None:
     ends = [max(cell.interval.high or 0.0, cell.median_s) if (cell.interval.high or 0) < 3 * cell.median_s
             else cell.median_s * 1.5 for cells in chosen.values() for cell in cells]
     most = max(ends, default=1.0) * scale.factor * 1.02
-    phases = {view.grid.format: phase_frame(view, chosen[view.grid.format]) for view in views} if stacked else {}
-    longest = max((frame.groupby("cell")["seconds"].sum().max() for frame in phases.values() if not frame.empty),
+    phases = {view.grid.format: phase_frame(view, chosen[view.grid.format], scale) for view in views} \
+        if stacked else {}
+    longest = max((frame.groupby("cell")["time"].sum().max() for frame in phases.values() if not frame.empty),
                   default=1.0) * 1.02
 
     def draw(view: GridView, name: str) -> None:
@@ -147,7 +169,7 @@ def draw_bars(views: Sequence[GridView]) -> None:
             if frame.empty:
                 st.info("These runs have no phases.")
                 return
-            draw_figure(sentence, phase_bars(frame, longest), frame, f"phases_{name}",
+            draw_figure(sentence, phase_bars(frame, scale, longest), frame, f"phases_{name}",
                         "Mean of each phase over runs, so that the parts add up. Phases on a GPU overlap.")
             return
         frame = bar_frame(cells, family.along, family.series, scale)

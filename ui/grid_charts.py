@@ -16,7 +16,7 @@ from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
 BAR_PX = 11
 Along = Literal["workers", "batch_size"]
 BAR_COLUMNS = ["group", "series", "model", "batch_size", "workers", "time", "low", "high", "runs", "noisy_runs"]
-PHASE_COLUMNS = ["cell", "row", "phase", "seconds", "place", "runs"]
+PHASE_COLUMNS = ["cell", "row", "phase", "time", "place", "runs"]
 WORDS = {"workers": "Workers", "batch_size": "Batch size", "model": "Model"}
 
 
@@ -71,30 +71,32 @@ def _height(groups: int, series: int) -> int:
     return groups * (series * BAR_PX + 14) + 130
 
 
-def phase_frame(view: GridView, cells: Sequence[CellTime]) -> pd.DataFrame:
-    """Mean seconds of each phase, one bar per cell."""
+def phase_frame(view: GridView, cells: Sequence[CellTime], scale: Scale) -> pd.DataFrame:
+    """Mean time of each phase, per image where the view is, one bar per cell."""
     rows = []
     for number, cell in enumerate(cells):
-        for phase, seconds in mean_phases(view.grid, cell.model, cell.pair).items():
-            rows.append({"cell": f"{cell.model} {cell.pair}", "row": number, "phase": phase, "seconds": seconds,
-                         "place": list(PHASES).index(phase) if phase in PHASES else len(PHASES),
-                         "runs": cell.interval.runs})
+        found = mean_phases(view.grid, cell.model, cell.pair, view.per_item)
+        for phase, seconds in found.phases_s.items():
+            rows.append({"cell": f"{cell.model} {cell.pair}", "row": number, "phase": phase,
+                         "time": seconds * scale.factor,
+                         "place": list(PHASES).index(phase) if phase in PHASES else len(PHASES), "runs": found.runs})
     return pd.DataFrame(rows, columns=PHASE_COLUMNS)
 
 
-def phase_bars(frame: pd.DataFrame, most: float) -> alt.Chart:
+def phase_bars(frame: pd.DataFrame, scale: Scale, most: float) -> alt.Chart:
     """`most` is where the axis ends, the same for charts that stand side by side."""
     present = [*(p for p in PHASES if p in set(frame["phase"])), *sorted(set(frame["phase"]) - set(PHASES))]
     domain, colours = phase_scale(present)
+    title = f"Mean {scale.title[0].lower()}{scale.title[1:]}"
     return alt.Chart(frame).mark_bar().encode(
         y=alt.Y("cell:N", title="Model batch/workers", sort=alt.EncodingSortField("row", op="min"),
                 axis=alt.Axis(labelLimit=220, titleAngle=0, titleAlign="left", titleY=-12, titleX=-150)),
-        x=alt.X("sum(seconds):Q", title="Mean end-to-end time (s)", scale=alt.Scale(domain=[0, most])),
+        x=alt.X("sum(time):Q", title=title, scale=alt.Scale(domain=[0, most])),
         color=alt.Color("phase:N", title=None, scale=alt.Scale(domain=domain, range=colours),
                         legend=alt.Legend(orient="top", columns=3)),
         order=alt.Order("place:Q"),
         tooltip=[alt.Tooltip("cell:N", title="Cell"), alt.Tooltip("phase:N", title="Phase"),
-                 alt.Tooltip("seconds:Q", title="Mean over runs (s)", format=",.4~f"),
+                 alt.Tooltip("time:Q", title=title, format=",.4~f"),
                  alt.Tooltip("runs:Q", title="Runs")]).properties(height=alt.Step(20))
 
 

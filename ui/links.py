@@ -6,6 +6,7 @@ so links would open the wrong one: here the link holds the id.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], 
     asked = st.query_params.get(name)
     if asked in options and (key not in st.session_state or st.session_state.get(seen) != asked):
         st.session_state[key] = asked
-    chosen: str | None = st.selectbox(label, options, key=key, format_func=show, **more)
+    chosen: str | None = st.selectbox(label, options, key=key, format_func=_telling(options, show), **more)
     if chosen is None:
         st.query_params.pop(name, None)
     elif asked != chosen:
@@ -28,16 +29,26 @@ def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], 
 
 
 def choose_many(label: str, options: Sequence[str], name: str, show: Callable[[str], str], default: Sequence[str],
-                **more: Any) -> list[str]:
-    """Several of the options; the link holds their ids with commas between. Without any in it, the default."""
-    key, seen = f"choose_{name}", f"chose_{name}"
+                follow: bool = False, **more: Any) -> list[str]:
+    """Several of the options; the link holds their ids with commas between. Without any in it, the default.
+
+    When nothing of a choice is offered any more it goes back to the default. With `follow` other options do that too:
+    a filter that was made for one set would hide without a word what another set has besides.
+    """
+    key, seen, offered = f"choose_{name}", f"chose_{name}", f"offered_{name}"
     asked = st.query_params.get(name)
     wanted = [option for option in dict.fromkeys((asked or "").split(",")) if option in options]
+    default = [option for option in default if option in options]
     if key not in st.session_state or (wanted and st.session_state.get(seen) != asked):
-        st.session_state[key] = wanted or [option for option in default if option in options]
-    # What was chosen before and is not offered any more (deleted meanwhile) would stop the widget.
-    st.session_state[key] = [option for option in st.session_state[key] if option in options]
-    chosen: list[str] = st.multiselect(label, options, key=key, format_func=show, **more)
+        st.session_state[key] = wanted or default
+    else:
+        before = st.session_state[key]
+        # What was chosen before and is not offered any more (deleted meanwhile) would stop the widget.
+        kept = [option for option in before if option in options]
+        changed = follow and set(st.session_state.get(offered, options)) != set(options)
+        st.session_state[key] = default if changed or (before and not kept) else kept
+    st.session_state[offered] = list(options)
+    chosen: list[str] = st.multiselect(label, options, key=key, format_func=_telling(options, show), **more)
     text = ",".join(chosen)
     if text and text != asked:
         st.query_params[name] = text
@@ -56,3 +67,11 @@ def choose_number(label: str, least: float, most: float, default: float, name: s
     if not inside:
         st.query_params.pop(name, None)
     return float(st.number_input(label, least, most, default, key=name, bind="query-params", **more))
+
+
+def _telling(options: Sequence[str], show: Callable[[str], str]) -> Callable[[str], str]:
+    """Labels that differ: the browser answers with a label, so of two that look alike only one could be chosen."""
+    labels = {option: show(option) for option in options}
+    count = Counter(labels.values())
+    told = {option: text if count[text] == 1 else f"{text} ({option})" for option, text in labels.items()}
+    return lambda option: told.get(option, option)

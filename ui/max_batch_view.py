@@ -14,6 +14,7 @@ from ui.figure import draw_figure
 from ui.units import seconds, size
 
 Rows = list[dict[str, Any]]
+PUBLISHED_MODE = "inference"
 OUTCOMES = {"fits": STATUSES["ok"], "too large": STATUSES["oom"], "failed": STATUSES["failed"]}
 
 
@@ -25,22 +26,27 @@ def draw_max_batch(limits: Rows, published: dict[str, dict[str, Any]], tries: Ro
         if not tries:
             st.info("No size was tried.")
         return
-    st.dataframe(pd.DataFrame([_limit_row(limit, published) for limit in limits]), hide_index=True, height="content",
+    st.dataframe(pd.DataFrame([limit_row(limit, published) for limit in limits]), hide_index=True, height="content",
                  alt="Largest batches, with published ones beside")
-    known = [published[model] for model in sorted({limit["model"] for limit in limits}) if model in published]
+    known = [found for limit in limits if (found := _published_for(limit, published))]
     if known:
         study = known[0]["study"]
         st.caption(f"Published: {study} on {STUDIES[study].machine}; another machine and another limit, not like for "
                    "like. That script only doubled, from 32 on: the true limit may be higher.")
 
 
-def _limit_row(limit: dict[str, Any], published: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    known = published.get(limit["model"])
+def limit_row(limit: dict[str, Any], published: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    known = _published_for(limit, published)
     return {"Model": limit["model"], "Run": limit["mode"], "Image size": f"{limit['image_size']} px",
             "Device": limit["device"], "Budget": size(limit["budget_bytes"]), "Largest batch": limit_text(limit),
             "Peak": size(limit["peak_bytes"]), "Tries": f"{limit['tries']:.0f}",
             "Noisy": "noisy" if limit["noisy"] else "",
             "Published": (f"{known['max_batch_size']:.0f}" + (" or more" if known["caveat"] else "")) if known else "–"}
+
+
+def _published_for(limit: dict[str, Any], published: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """What was published is about inference: beside training it would only mislead."""
+    return published.get(limit["model"]) if limit["mode"] == PUBLISHED_MODE else None
 
 
 def limit_text(limit: dict[str, Any]) -> str:

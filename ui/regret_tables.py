@@ -16,8 +16,9 @@ from ui.figure import draw_figure, draw_rows_button
 from ui.grid_charts import heat_frame, heat_map
 from ui.grid_findings import about_heat, about_objectives
 
-PUBLISHED = {"jpeg": "imagenette", "tensor_files": "preprocessed_ssd", "memmap": "preprocessed_ssd"}
-"""Which of seed 004's two data settings a format is compared with."""
+PUBLISHED = {"jpeg": "imagenette", "tensor_files": "preprocessed_ssd"}
+"""Which of seed 004's two data settings a format is compared with; it had no memory-mapped one."""
+PUBLISHED_EXPERIMENT = "inference"
 PUBLISHED_NOTE = "Seed 004's figures are means over its twelve models on an RTX A5000; they are not runs of this lab."
 ROW_PX, MOST_PX = 35, 460
 
@@ -29,15 +30,16 @@ def draw_regret(views: Sequence[GridView], published: pd.DataFrame, top: int) ->
         st.dataframe(frame, hide_index=True, height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
                      column_config=_regret_columns(top, view.per_item),
                      alt=f"Regret of every pair under three objectives, {name}")
-        draw_rows_button(frame, f"regret_{name}", PUBLISHED_NOTE)
+        draw_rows_button(frame, f"regret_{name}", PUBLISHED_NOTE if "published_regret" in frame else
+                         "Seed 004 published nothing that these runs could stand beside.")
 
     draw_beside(views, draw, wide=True)
 
 
 def regret_frame(view: GridView, published: pd.DataFrame, top: int) -> pd.DataFrame:
     """Own figures with those that seed 004 published for the same pair; shares in per cent."""
-    theirs = {Pair(row.batch_size, row.workers): row for row in published.itertuples()
-              if row.data == PUBLISHED.get(view.grid.format)}
+    data = PUBLISHED.get(view.grid.format) if view.grid.experiment == PUBLISHED_EXPERIMENT else None
+    theirs = {Pair(row.batch_size, row.workers): row for row in published.itertuples() if row.data == data}
     against = {other.pair: other for other in view.recommendation.others} if view.recommendation else {}
     rows = []
     for row in view.ranked:
@@ -49,7 +51,8 @@ def regret_frame(view: GridView, published: pd.DataFrame, top: int) -> pd.DataFr
             "published_top3": seed.top3_count if seed else None,
             "missing": ", ".join(row.missing_models)})
     frame = pd.DataFrame(rows)
-    return frame if (frame["missing"] != "").any() else frame.drop(columns="missing")
+    needless = [] if data else ["published_regret", "published_top3"]
+    return frame.drop(columns=needless if (frame["missing"] != "").any() else [*needless, "missing"])
 
 
 def _against(eligible: bool, other: Any) -> str:
@@ -83,7 +86,11 @@ def _regret_columns(top: int, per_item: bool) -> dict[str, Any]:
 def draw_limits(views: Sequence[GridView], waits_of: Callable[[list[str]], dict[str, list[float]]]) -> None:
     model = choose_model(views, with_all=False)
     st.caption("The largest share of the end-to-end time is the limit. Start-up is the wait for the first batch, "
-               "loading every later wait. Evidence: the waits of the run with the median time.")
+               "loading every later wait. The detector reads the pattern of the waits in the first epoch of the run "
+               "with the median time; it knows nothing of shares, so the two need not agree.")
+    if any(view.grid.setting.get("epochs", 1) > 1 for view in views):
+        st.caption("These runs have several epochs: the first wait of each later one, with the workers' start in it "
+                   "unless they persist, counts as loading.")
 
     def draw(view: GridView, name: str) -> None:
         runs = [run.run_id for pair in view.grid.pairs for run in view.grid.measured(model, pair)]
@@ -95,6 +102,7 @@ def draw_limits(views: Sequence[GridView], waits_of: Callable[[list[str]], dict[
             limit = find_limit(measured, pair.workers, waits)
             rows.append({"pair": str(pair), "limit": limit.kind, "share": _percent(limit.share),
                          "next": next_step(limit, view.grid, model, pair),
+                         "detector": limit.signature.verdict if limit.signature else "no waits are known",
                          "waits": limit.signature.text if limit.signature else "no waits are known",
                          **{kind: _percent(share) for kind, share in limit.shares.items()}})
         if not rows:
@@ -105,6 +113,7 @@ def draw_limits(views: Sequence[GridView], waits_of: Callable[[list[str]], dict[
         st.dataframe(frame, hide_index=True, height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX), column_config={
             "pair": "Batch/workers", "limit": "Limited by", "share": number("Share (%)", format="%.0f"),
             "next": st.column_config.TextColumn("Next thing to try", width="large"),
+            "detector": "Detector's verdict",
             "waits": st.column_config.TextColumn("What the waits show", width="large"),
             **{kind: number(f"{kind.capitalize()} (%)", format="%.0f")
                for kind in ("start-up", "loading", "transfer", "compute", "other work")}},

@@ -10,8 +10,11 @@ from drawn_page import draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
+from analysis.loading_bound import detect
 from begin import open_keeper
 from engine.importing import import_content
+from store.grids import loading_waits
+from tests.store.journal_builder import Script
 
 PAGE = "pages/Batch_and_workers.py"
 # Seconds by model and pair; three runs each, one per cent apart, so that the middle one is the median.
@@ -126,7 +129,17 @@ def test_formats_stand_side_by_side_and_other_settings_are_not_pooled(lab: Lab) 
                      .replace("\nvit_b_16", "\n96,vit_b_16"))
     open_keeper().catch_up(60)
     page = draw(PAGE, sweeps=f"{sweep_id},{other}")
-    assert "3 grids that differ in image size" in shown(page).replace("\\", "")
+    assert "3 grids that differ in image size, where they were measured" in shown(page).replace("\\", "")
+
+
+def test_imports_are_not_pooled_with_each_other(lab: Lab) -> None:
+    """Nobody knows whether two files came from one machine."""
+    here, there = bring_in(lab, table()), bring_in(lab, table(factor=3.0))
+    page = draw(PAGE, sweeps=f"{here},{there}")
+    assert "2 grids that differ in where they were measured. Their runs are not pooled" in shown(page)
+    assert "24 runs" in shown(page) and "48 runs" not in shown(page)
+    offered = page.selectbox(key="choose_grid").options
+    assert len(set(offered)) == 2 and all("imported as known" in option for option in offered)
 
 
 def test_the_three_families_and_every_view_draw(lab: Lab) -> None:
@@ -176,6 +189,54 @@ def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
     assert "unequal" not in shown(page) and "per image" in shown(page)
     assert [cell["mean_regret"] for cell in lab.json("regret", sweep_id, "--per-image")["cells"]] == \
         pytest.approx([0, 0], abs=1e-9)
+
+
+def test_cells_whose_items_are_unknown_are_missing_per_image(lab: Lab) -> None:
+    rows = ["batch_size,workers,end_to_end_s,items", "8,1,1.0,80", "8,1,1.1,", "64,1,2.0,", "64,1,2.1,"]
+    sweep_id = bring_in(lab, "\n".join(rows) + "\n")
+    page = draw(PAGE, sweeps=sweep_id, view="Missing", per_image="true")
+    (gap,) = frame(page, "reason").to_dict("records")
+    assert (gap["batch_size"], gap["reason"]) == (64, "ok, but its number of items is unknown")
+    assert "3 of them not in the time per image: their number of items is unknown" in shown(page)
+    assert [gap["batch_size"] for gap in lab.json("regret", sweep_id, "--per-image")["missing"]] == [64]
+    assert "Every model has a time in every cell" in shown(draw(PAGE, sweeps=sweep_id, view="Missing"))
+
+
+def test_a_link_to_a_sweep_that_is_not_there_is_said(lab: Lab) -> None:
+    sweep_id = bring_in(lab, table())
+    assert not draw(PAGE, sweeps=sweep_id).warning and not draw(PAGE).warning
+    page = draw(PAGE, sweeps="20200101-000000-aaaa")
+    assert ["There is no such sweep" in box.value for box in page.warning] == [True]
+    page = draw(PAGE, sweeps=f"{sweep_id},20200101-000000-aaaa")
+    assert ["1 of the 2 sweeps of this link" in box.value for box in page.warning] == [True]
+
+
+def test_another_sweep_is_shown_with_all_its_models(lab: Lab) -> None:
+    one = bring_in(lab, table())
+    other = bring_in(lab, table().replace("vit_b_16", "resnet34") + "vit_b_32,32,1,jpeg,1,0.1,0.1,0.1\n")
+    page = draw(PAGE, sweeps=one, models="resnet18")
+    assert page.multiselect(key="choose_models").value == ["resnet18"]
+    page = no_exception(page.multiselect(key="choose_sweeps").set_value([other]).run())
+    assert page.multiselect(key="choose_models").value == ["resnet18", "resnet34", "vit_b_32"]
+    # A choice that stays within the same models is kept.
+    page = no_exception(page.multiselect(key="choose_models").set_value(["vit_b_32"]).run())
+    assert no_exception(page.run()).multiselect(key="choose_models").value == ["vit_b_32"]
+
+
+def test_waits_are_those_of_the_first_epoch_and_the_detector_is_quoted(lab: Lab) -> None:
+    script = Script(lab.home, experiment="loading").begin(planned_runs=2, grid={"batch_size": [8, 16]})
+    said = script.run(0, batches=12, workers=2, asked={"seed": 0, "batch_size": 8, "epochs": 3}, phases=["load_data"],
+                      effective={"batches_per_epoch": 5})
+    counted = script.run(1, batches=12, workers=2, asked={"seed": 0, "batch_size": 16, "epochs": 3},
+                         phases=["load_data"])
+    script.end().write()
+    page = draw(PAGE, sweeps=script.sweep_id, view="What limits it")
+    waits = loading_waits(open_keeper().store.cursor(), [said, counted])
+    assert {run_id: len(found) for run_id, found in waits.items()} == {said: 5, counted: 4}
+    rows = {row.pair: row for row in frame(page, "limit").itertuples()}
+    for run_id, pair in ((said, "8/2"), (counted, "16/2")):
+        assert rows[pair].detector == detect(waits[run_id], 2).verdict
+    assert "the first wait of each later one" in shown(page)
 
 
 def test_a_link_that_was_tampered_with_draws(lab: Lab) -> None:

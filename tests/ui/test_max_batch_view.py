@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ui.max_batch_view import about_tries, limit_text, tries_chart, tries_frame
+from ui.max_batch_view import about_tries, limit_row, limit_text, tries_chart, tries_frame
 
 MIB = 2**20
 
@@ -27,6 +27,14 @@ def limit(largest: int, too_large: int | None, lower_bound_only: bool = False) -
 ])
 def test_a_limit_says_how_exact_it_is(found: dict[str, Any], text: str) -> None:
     assert limit_text(found) == text
+
+
+def test_what_was_published_for_inference_does_not_stand_beside_training() -> None:
+    published = {"resnet18": {"study": "seed 001", "max_batch_size": 1024.0, "caveat": ""}}
+    found = {**limit(254, 255), "model": "resnet18", "image_size": 224, "device": "cpu", "budget_bytes": 2**30,
+             "peak_bytes": 2**29, "tries": 3.0, "noisy": False}
+    assert limit_row({**found, "mode": "inference"}, published)["Published"] == "1024"
+    assert limit_row({**found, "mode": "training"}, published)["Published"] == "–"
 
 
 def test_the_sentence_of_a_run() -> None:
