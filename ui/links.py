@@ -66,7 +66,11 @@ def choose_number(label: str, least: float, most: float, default: float, name: s
         inside = False
     if not inside:
         st.query_params.pop(name, None)
-    return float(st.number_input(label, least, most, default, key=name, bind="query-params", **more))
+    if all(isinstance(value, int) for value in (least, most, default)):
+        more = {"step": 1.0, "format": "%.0f", **more}
+    # As floats: Streamlit seeds the widget from the link as it came, and an infinite whole number breaks it.
+    return float(st.number_input(label, float(least), float(most), float(default), key=name, bind="query-params",
+                                 **more))
 
 
 def _telling(options: Sequence[str], show: Callable[[str], str]) -> Callable[[str], str]:
