@@ -154,9 +154,10 @@ def make_loader(
     seed: int = 0,
     sampler: Any = None,
     drop_last: bool = True,
+    in_worker: Callable[[int], None] | None = None,
 ) -> DataLoader[Any]:
-    """A loader in the order of the set, or in a sampler's; of full batches unless the rest is asked for. Read what took
-    effect from the loader's own attributes."""
+    """A loader in the order of the set, or in a sampler's; of full batches unless the rest is asked for. `in_worker`
+    is called in each worker first. Read what took effect from the loader's own attributes."""
     import torch
     from torch.utils.data import DataLoader
 
@@ -178,6 +179,7 @@ def make_loader(
         multiprocessing_context="fork" if workers > 0 else None,
         prefetch_factor=prefetch_factor if workers > 0 else None,
         persistent_workers=persistent_workers and workers > 0,
+        worker_init_fn=in_worker,
         generator=torch.Generator().manual_seed(seed),
     )
 

@@ -77,6 +77,14 @@ def rank_log(folder: Path, rank: int) -> Path:
     return folder / f"rank-{rank}.log"
 
 
+def end_with_rank(worker: int) -> None:
+    """First in each loader worker of a rank. The worker has copies of the rank's pipes and sockets: while it lives, a
+    dead rank looks alive to the launcher and to its partners, and it would look for its parent every 5 s only."""
+    from torch.multiprocessing import _prctl_pr_set_pdeathsig
+
+    _prctl_pr_set_pdeathsig(signal.SIGKILL)
+
+
 def _in_rank(work: Callable[[int], Any], folder: Path) -> Any:
     """The process of one rank. SIGTERM raises Cancelled in it, as in the run: what it has measured reaches the journal
     when another rank has failed or the run is cancelled."""

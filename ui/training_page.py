@@ -146,8 +146,9 @@ def draw_published(published: Sequence[Published]) -> None:
     st.markdown(f"**Published by {STUDY}** on {STUDIES[STUDY].machine}, one run each, time per image from the actual "
                 "epoch:")
     st.dataframe(published_table(published), hide_index=True, height="content", alt="What seed 002 published")
-    st.caption("Not like for like: its methods had different batches per device; DDP's script also checkpointed; its "
-               "estimates hold for the computing only, its actual epochs also for the loader.")
+    st.caption("Not like for like: its methods had different batches per device, and DDP's script also checkpointed. "
+               "Its checkpointing and DP epochs took less than their own estimates: those times per batch are not the "
+               "epoch's.")
 
 
 def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:

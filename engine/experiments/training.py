@@ -25,6 +25,7 @@ from engine.parallel import IN_RANKS, ONE_DEVICE, Method, join_ranks, rank_devic
 from engine.params import Params as BaseParams
 from engine.params import setting
 from engine.profiling import profile_batches, profile_setting
+from engine.ranks import end_with_rank, launch_ranks, rank_log
 from engine.settings import (
     DataName,
     DeviceName,
@@ -149,8 +150,6 @@ def run(params: Params, recorder: Recorder) -> None:
 
         _train(params, recorder, Place(0, 1, choose_device(params.device)))
         return
-    from engine.ranks import launch_ranks, rank_log
-
     folder = recorder.folder / f"{recorder.run_id}.ranks"
     shutil.rmtree(folder, ignore_errors=True)  # an earlier attempt's
     recorder.event(f"{params.used_devices} ranks, started by torch's launcher")
@@ -218,7 +217,8 @@ def _train(params: Params, recorder: Recorder, place: Place) -> None:
         sets = open_sets(
             params.stored_items, recorder.cache, params.train_images, params.global_batch_size, place,
             params.seed, partial(make_loader, workers=params.workers, pin_memory=params.pin_memory,
-                                 prefetch_factor=params.prefetch_factor, seed=params.seed))
+                                 prefetch_factor=params.prefetch_factor, seed=params.seed,
+                                 in_worker=end_with_rank if params.method in IN_RANKS else None))
     recorder.effective(
         threads=torch.get_num_threads(), device=device, devices=params.used_devices,
         batch_size=params.device_batch_size, global_batch_size=params.global_batch_size,

@@ -448,6 +448,38 @@ def test_disk_that_stays_full_keeps_what_fitted(tmp_path: Path) -> None:
     assert ends_of(path.read_bytes())[-1] == path.stat().st_size, "the torn block was cut off again"
 
 
+IN_TURNS = """
+import os, resource, sys
+from pathlib import Path
+from engine.journal import Event, JournalWriter
+
+writer = JournalWriter(Path(sys.argv[1]))
+writer.write(Event("0", "before"))
+writer.flush()
+if os.fork() == 0:
+    writer.write(Event("1", "x" * 500))
+    writer.close()
+    os._exit(0)
+os.wait()
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (Path(sys.argv[1]).stat().st_size + 50, hard))
+writer.write(Event("2", "x" * 100))
+try:
+    writer.flush()
+    print("it fitted")
+except OSError:
+    pass
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+writer.close()
+"""
+
+
+def test_a_full_disk_takes_nothing_from_a_process_that_wrote_in_turns(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    assert run(IN_TURNS, str(path)) == ""
+    assert [record.at for record in read_records(path)] == ["0", "1", "2"]
+
+
 ENDLESS = """
 import itertools, sys
 from pathlib import Path

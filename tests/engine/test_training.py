@@ -105,7 +105,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 def test_a_killed_rank_ends_its_run_and_nothing_else(lab: Lab, images: Path) -> None:
     file = lab.sweep_file(experiment="training", order="as_listed", grid={"seed": [1, 2]}, fixed=TINY | {
-        "method": "ddp", "batch_size": 4, "train_images": 8000})
+        "method": "ddp", "batch_size": 4, "train_images": 80, "epochs": 100})
     folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
     run_id, ranks = caught(folder, seed=1)
     everybody = [process for rank in ranks for process in (rank, *rank.children(recursive=True))]
