@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast, get_args
 
 import streamlit as st
-from pydantic import BaseModel
 
 from analysis.memory_limits import CURVE_SIZES, FittingBatch, largest_batch
 from begin import Lab
@@ -19,22 +18,28 @@ from engine.nvml import Gpus
 from engine.params import InputError
 from engine.predict_memory import input_problem
 from engine.predictions import Asked, Predictor, key_of, open_predictor, read_kept
+from engine.spec import SweepSpec, make_cells
 from engine.training_step import OptimizerName
 from ui.frame import VIEWER, safe
 from ui.memory_limits_view import choose_wanted, draw_curve, draw_pending
 from ui.units import size
 
 EXPERIMENTS = ("memory", "training", "finetune")
-TRAINING_METHODS = {"checkpointing": "checkpoint"}
-"""The training experiment's names. On several devices each holds about what the plain method needs: FSDP less."""
 MOST_SETTINGS = 12
 
 
-class Need(NamedTuple):
-    """The largest peak among some cells, and how many settings were looked at."""
+class Question(NamedTuple):
+    """A training step, and how many of them share one memory: processes on a CPU do, GPUs have their own."""
 
     asked: Asked
-    peak_bytes: int
+    copies: int
+
+
+class Need(NamedTuple):
+    """The question with the largest need, and how many of how many settings were looked at."""
+
+    question: Question
+    needed_bytes: int
     looked_at: int
     settings: int
 
@@ -46,41 +51,36 @@ def ask_for(model: str, batch_size: int, method: str, pixels: int, optimizer: st
             "precision": precision, "blocks_per_checkpoint": blocks if method in ("checkpoint", "selective") else 1}
 
 
-def ask_for_cell(params: BaseModel) -> Asked:
+def ask_for_cell(params: Any, on_gpu: bool) -> Question:
     """A cell of one of EXPERIMENTS; text models have tokens instead of pixels."""
     given: dict[str, Any] = params.model_dump(mode="json")
-    text = MODELS[given["model"]].kind == "text"
-    method = given.get("method", "plain")
-    if given.get("checkpoint_parallel") and method != "baseline":
-        method = "checkpointing"
-    if "devices" in given:
-        method = TRAINING_METHODS.get(method, "plain")
-    batch_size = getattr(params, "device_batch_size", given["batch_size"])
-    return ask_for(given["model"], batch_size, method, given["tokens"] if text else given["image_size"],
-                   given.get("optimizer", "sgd_momentum"), given.get("precision", "fp32"),
-                   given.get("blocks_per_checkpoint", 1))
+    pixels = given["tokens"] if MODELS[given["model"]].kind == "text" else given["image_size"]
+    method, batch_size, copies = given.get("method", "plain"), given["batch_size"], 1
+    if hasattr(params, "checkpointed"):  # the training experiment, which has names of its own
+        method, batch_size = "checkpoint" if params.checkpointed else "plain", params.device_batch_size
+        copies = 1 if on_gpu else params.used_devices
+    return Question(ask_for(given["model"], batch_size, method, pixels, given.get("optimizer", "sgd_momentum"),
+                            given.get("precision", "fp32"), given.get("blocks_per_checkpoint", 1)), copies)
 
 
-def largest_questions(cells: Iterable[BaseModel]) -> tuple[list[Asked], int]:
+def largest_questions(cells: Iterable[Any], on_gpu: bool) -> tuple[list[Question], int]:
     """Of each setting the largest batch, the ones with the most pixels first; and how many settings there are."""
-    largest: dict[str, Asked] = {}
+    largest: dict[str, Question] = {}
     for cell in cells:
-        asked = ask_for_cell(cell)
-        key = key_of({**asked, "batch_size": 0})
-        if key not in largest or asked["batch_size"] > largest[key]["batch_size"]:
-            largest[key] = asked
-    ordered = sorted(largest.values(), key=lambda asked: -asked["batch_size"] * asked["size"] ** 2)
+        question = ask_for_cell(cell, on_gpu)
+        key = key_of({**question.asked, "batch_size": 0, "copies": question.copies})
+        if key not in largest or question.asked["batch_size"] > largest[key].asked["batch_size"]:
+            largest[key] = question
+    ordered = sorted(largest.values(), key=lambda one: -one.copies * one.asked["batch_size"] * one.asked["size"] ** 2)
     return ordered[:MOST_SETTINGS], len(ordered)
 
 
-def known_need(lab: Lab, questions: list[Asked], settings: int) -> Need | None:
+def known_need(lab: Lab, questions: list[Question], settings: int) -> Need | None:
     """From kept answers alone; None while one is missing."""
     kept = read_kept(lab.home)
-    peaks = [(kept[key_of(asked)], asked) for asked in questions if key_of(asked) in kept]
-    if not questions or len(peaks) < len(questions):
-        return None
-    peak, asked = max(peaks, key=lambda pair: pair[0])
-    return Need(asked, peak, len(questions), settings)
+    needs = [Need(question, kept[key] * question.copies, len(questions), settings) for question in questions
+             if (key := key_of(question.asked)) in kept]
+    return max(needs, key=lambda need: need.needed_bytes) if needs and len(needs) == len(questions) else None
 
 
 def predict_with_progress(lab: Lab, work: Callable[[Callable[[Asked], int]], Any], expected: int) -> bool:
@@ -114,40 +114,42 @@ def _answer(predictor: Predictor, asked: Asked) -> int:
     return predictor.peak_bytes(asked)
 
 
-def draw_prediction(lab: Lab, experiment: str, cells: list[Any], gpus: Gpus) -> None:
+def draw_prediction(lab: Lab, spec: SweepSpec, gpus: Gpus) -> None:
     """On Launch: the largest cell's need beside what this machine has."""
-    if experiment not in EXPERIMENTS:
+    if spec.experiment not in EXPERIMENTS:
         return
-    questions, settings = largest_questions(cells)
+    cells = [cell.params for cell in make_cells(spec)]
+    devices = {getattr(cell, "device", "cpu") for cell in cells}
+    on_gpu = bool(gpus.devices) and devices != {"cpu"}
+    questions, settings = largest_questions(cells, on_gpu)
     need = known_need(lab, questions, settings)
     if need is None:
         clicked = st.button("Predict its memory", icon=":material/memory:", disabled=lab.viewer, key="predict",
                             help=f"Of up to {MOST_SETTINGS} settings, the largest batch of each: some seconds.")
-        if not clicked or not predict_with_progress(
-                lab, lambda ask: [ask(asked) for asked in questions], len(questions)):
-            return
-        need = known_need(lab, questions, settings)
+        if clicked and predict_with_progress(lab, lambda ask: [ask(one.asked) for one in questions], len(questions)):
+            need = known_need(lab, questions, settings)
     if need:
-        on_gpu = any(getattr(cell, "device", "cpu").startswith("cuda") for cell in cells) or (
-            bool(gpus.devices) and any(getattr(cell, "device", "cpu") == "auto" for cell in cells))
-        tell_need(need, on_gpu, gpus, experiment)
+        tell_need(need, on_gpu, gpus, spec.experiment)
 
 
 def tell_need(need: Need, on_gpu: bool, gpus: Gpus, experiment: str) -> None:
     totals = [device.memory_total_bytes for device in gpus.devices if device.memory_total_bytes]
-    has, where = (min(totals), "its smallest GPU") if on_gpu and totals else (memory_limit_bytes(), "this machine")
-    asked = need.asked
+    has, where = (min(totals), "the smallest GPU") if on_gpu and totals else (memory_limit_bytes(), "this machine")
+    asked, copies = need.question
     blocks = f" every {asked['blocks_per_checkpoint']} blocks" if asked["blocks_per_checkpoint"] > 1 else ""
-    sentence = (f"The largest cell **needs about {size(need.peak_bytes)}, {where} has {size(has)}**: "
-                f"{safe(asked['model'])}, {asked['method']}{blocks}, batches of {asked['batch_size']}.")
+    sentence = (f"The largest cell **needs about {size(need.needed_bytes)}, {where} has {size(has)}**: "
+                f"{safe(asked['model'])}, {asked['method']}{blocks}, batches of {asked['batch_size']}"
+                + (f" in each of {copies} processes." if copies > 1 else "."))
     if need.looked_at < need.settings:
         sentence += f" Predicted for {need.looked_at} of {need.settings} settings, those with the largest batches."
     if experiment == "finetune":
         sentence += " Predicted with every layer trained; training the head alone needs less."
     if experiment == "training":
-        sentence += " Per device; FSDP, which shares parameters out, needs less, and loaders come on top."
-    (st.warning if need.peak_bytes > has else st.info)(
-        sentence + (" It will not fit." if need.peak_bytes > has else ""), icon=":material/memory:")
+        sentence += " FSDP, which shares parameters out, needs less; loaders and gradient buckets come on top."
+    if need.needed_bytes > has:
+        st.warning(f"{sentence} It will not fit.", icon=":material/memory:")
+    else:
+        st.info(sentence, icon=":material/memory:")
 
 
 class _NotKnown(Exception):

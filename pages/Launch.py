@@ -120,7 +120,7 @@ if filled.problems:
 try:
     spec = make_spec(as_sweep(experiment, filled, about, start))
     draw_cost(work_out(spec))
-    draw_prediction(lab, experiment.name, [cell.params for cell in make_cells(spec)], gpus)
+    draw_prediction(lab, spec, gpus)
 except InputError as error:
     st.error(safe(error))
     st.stop()
