@@ -34,6 +34,8 @@ class LoadingRun(NamedTuple):
     pauses_s: Sequence[float]
     """Of the consumer; empty without one."""
     noisy: bool | None
+    environment: str = ""
+    """Runs of different environments are not compared."""
 
     @property
     def items_per_s(self) -> float:

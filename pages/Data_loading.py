@@ -5,11 +5,12 @@ import streamlit as st
 from analysis.loading import compare_variants, concurrency_payoffs, steady_rate, whole_rate
 from begin import begin
 from store.loading import count_other_endings, loading_runs, loading_sweeps, published_loading
-from ui.frame import empty_state
+from ui.frame import empty_state, safe
 from ui.links import choose
 from ui.loading_page import (
     STEADY,
     WHOLE,
+    choose_environment,
     draw_latency,
     draw_published,
     draw_variants,
@@ -20,13 +21,13 @@ from ui.loading_page import (
 )
 
 lab = begin("Data loading")
-sweeps = lab.keeper.once("loading sweeps", lambda: loading_sweeps(lab.ask))
+asked = str(st.query_params.get("sweep", ""))[:200]
+sweeps = lab.keeper.once(("loading sweeps", asked), lambda: loading_sweeps(lab.ask, asked))
 if sweeps.empty:
-    empty_state("No loader has been measured yet. The small preset takes about a minute: formats, workers and "
-                "concurrent fetch.", "Launch the loader variants", "pages/Launch.py",
+    empty_state("No loader has been measured yet, or all is archived. The small preset takes about a minute: formats, "
+                "workers and concurrent fetch.", "Launch the loader variants", "pages/Launch.py",
                 query={"preset": "seed-003-loading-small"})
     st.stop()
-asked = str(st.query_params.get("sweep", ""))[:200]
 rows = {row.sweep_id: row for row in sweeps.itertuples()}
 if asked and asked not in rows:
     st.warning("There is no sweep of loaders with this id: it was deleted, or it asks another question. "
@@ -45,9 +46,12 @@ if not runs:
                 ":material/monitoring:", {"sweep": chosen})
     st.stop()
 
+runs = choose_environment(runs)
 label = make_label(runs)
 cells = list_cells(runs, label)
-first = first_cell(rows[chosen].spec, runs)
+first, instead = first_cell(rows[chosen].spec, runs, cells)
+if instead:
+    st.caption(safe(instead))
 places = st.grid(2, min_column_width=280)
 with places.cell():
     baseline = choose("Baseline", [first, *(cell for cell in cells if cell != first)], "baseline",
@@ -59,7 +63,7 @@ with places.cell():
                                        "and short runs have none.")
 rate = steady_rate if window == STEADY else whole_rate
 variants = compare_variants(runs, baseline, rate)
-draw_variants(variants, baseline, label, window or WHOLE)
+draw_variants(variants, baseline, label, window or WHOLE, runs)
 draw_latency(variants, concurrency_payoffs(runs, rate), make_label(runs, ("latency_s", "fetch_threads")))
 
 st.subheader("Waits, batch by batch")

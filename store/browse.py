@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.cells import CellTimes, RunTimes, time_cells
 from analysis.expectation import PastRun, work_of
-from store.queries import KEPT, Answer, ask
+from store.queries import GIVEN_PHASES, KEPT, Answer, ask
 
 VARYING_SHOWN = 8
 CELLS_SHOWN = 40
@@ -43,19 +43,23 @@ def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000, also
 
 
 def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[CellTimes]:
-    """Every cell of a sweep over its ok runs, labelled by what sets it apart, in the order of measuring."""
+    """Every cell of a sweep over its ok runs, labelled by what sets it apart, in the order of measuring. Imported runs
+    have no batches: their phases are the figures that their file gives."""
     found = ask(connection, """
         WITH members AS (SELECT run_id, cell_key, noisy, started_at FROM runs WHERE sweep_id = $sweep_id
                          AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted))
-        SELECT m.cell_key, m.noisy, n.items, n.end_to_end_s, p.phases
+        SELECT m.cell_key, m.noisy, n.items, n.end_to_end_s, coalesce(p.phases, n.given) AS phases
         FROM members m
         JOIN (SELECT run_id, max(value) FILTER (name = 'items') AS items,
-                     max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s
-              FROM metrics WHERE name IN ('items', 'end_to_end_s') AND run_id IN (SELECT run_id FROM members)
+                     max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s,
+                     map(list(name[:-3]) FILTER (list_contains($given, name)),
+                         list(value) FILTER (list_contains($given, name))) AS given
+              FROM metrics WHERE (name IN ('items', 'end_to_end_s') OR list_contains($given, name))
+              AND run_id IN (SELECT run_id FROM members)
               GROUP BY run_id) n USING (run_id)
         LEFT JOIN (SELECT run_id, map(list(phase), list(total_s)) AS phases FROM phase_summaries
                    WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id) p USING (run_id)
-        ORDER BY m.started_at""", {"sweep_id": sweep_id})
+        ORDER BY m.started_at""", {"sweep_id": sweep_id, "given": [f"{phase}_s" for phase in GIVEN_PHASES]})
     values = cell_values(connection, sweep_id, varying_parameters(
         connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id}))
     cells = time_cells(RunTimes(row["cell_key"], row["items"], row["end_to_end_s"], row["phases"] or {}, row["noisy"])

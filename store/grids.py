@@ -10,10 +10,8 @@ import duckdb
 import pandas as pd
 
 from analysis.grids import IMPORTED, GridRun
-from store.queries import KEPT, Answer, ask
+from store.queries import GIVEN_PHASES, KEPT, Answer, ask
 
-PHASES = ("load_data", "data_to_device", "inference", "forward", "backward", "optimizer", "score")
-"""Phases that an imported run gives as one figure each: `load_data_s` and so on."""
 MEMBERS = f"SELECT run_id FROM runs WHERE sweep_id IN (SELECT unnest($sweep_ids)) AND {KEPT}"
 
 
@@ -39,7 +37,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
             f"SELECT run_id, name, asked FROM parameters WHERE asked IS NOT NULL AND run_id IN ({MEMBERS})",
             values).fetchall():
         params.setdefault(run_id, {})[name] = json.loads(asked)
-    wanted = ["end_to_end_s", "first_batch_s", "items", *(f"{phase}_s" for phase in PHASES)]
+    wanted = ["end_to_end_s", "first_batch_s", "items", *(f"{phase}_s" for phase in GIVEN_PHASES)]
     numbers: dict[str, dict[str, float]] = {}
     for run_id, name, value in connection.execute(
             f"SELECT run_id, name, value FROM metrics WHERE name IN (SELECT unnest($wanted)) AND run_id IN ({MEMBERS})",
@@ -57,7 +55,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
             WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
         run_id = run["run_id"]
         known = numbers.get(run_id, {})
-        given = {phase: known[f"{phase}_s"] for phase in PHASES if f"{phase}_s" in known}
+        given = {phase: known[f"{phase}_s"] for phase in GIVEN_PHASES if f"{phase}_s" in known}
         place = IMPORTED + run["sweep_id"] if run["source"] == "imported" else run["environment_id"] or "unknown"
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),

@@ -11,6 +11,9 @@ Answer = dict[str, Any]
 KEPT = "run_id NOT IN (SELECT target FROM deleted) AND sweep_id NOT IN (SELECT target FROM deleted)"
 """Runs that nobody deleted, alone or with their sweep."""
 
+GIVEN_PHASES = ("load_data", "data_to_device", "inference", "forward", "backward", "optimizer", "score")
+"""Phases that an imported run gives as one figure each: `load_data_s` and so on."""
+
 
 def list_sweeps(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
     """Every sweep, newest first, with its runs by status."""

@@ -48,12 +48,30 @@ def list_cells(runs: Sequence[LoadingRun], label: Label) -> dict[str, str]:
     return {run.cell: label(run.params) for run in sorted(runs, key=place)}
 
 
-def first_cell(spec: str | None, runs: Sequence[LoadingRun]) -> str:
-    """The cell of the first value of everything in the grid: what a sweep file lists first is its baseline."""
+def first_cell(spec: str | None, runs: Sequence[LoadingRun], cells: Mapping[str, str]) -> tuple[str, str]:
+    """The cell of the first value of everything in the grid: what a sweep file lists first is its baseline. If it has
+    no run here, the first of the cells in their order takes its place, and the sentence beside it says so."""
     grid = json.loads(spec).get("grid", {}) if spec else {}
     first = {name: values[0] for name, values in grid.items() if values}
-    return next((run.cell for run in runs if all(run.params.get(name) == value for name, value in first.items())),
-                runs[0].cell)
+    listed = next((run.cell for run in runs if all(run.params.get(name) == value for name, value in first.items())), "")
+    if listed:
+        return listed, ""
+    said = ", ".join(f"{name}={value}" for name, value in first.items() if len(grid[name]) > 1) or "its first cell"
+    instead = next(iter(cells))
+    return instead, f"What this sweep lists first, {said}, has no run to show: the baseline is {cells[instead]}."
+
+
+def choose_environment(runs: Sequence[LoadingRun]) -> Sequence[LoadingRun]:
+    """The runs of one environment: of those with equally many, the one that was measured in first."""
+    count = Counter(run.environment for run in runs)
+    if len(count) < 2:
+        return runs
+    places = [place for place, _ in count.most_common()]
+    chosen = choose("Measured in", places, "environment",
+                    lambda place: f"environment {place[:12] or 'unknown'}, {count[place]} runs")
+    st.caption(f"This sweep was measured in {len(count)} environments. Their runs are not pooled: choose one. What "
+               "sets them apart is on the Runs page.")
+    return [run for run in runs if run.environment == chosen]
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -62,8 +80,20 @@ def ratio_text(ratio: Ratio) -> str:
     return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
-def draw_variants(variants: Sequence[Variant], baseline: str, label: Label, window: str) -> None:
+def about_rateless(runs: Sequence[LoadingRun], variants: Sequence[Variant]) -> str:
+    """What the steady state leaves out."""
+    lost, cells = len(runs) - sum(one.runs for one in variants), len({run.cell for run in runs})
+    if not lost:
+        return ""
+    return (f"{cells - len(variants)} of {cells} cells and {lost} of {len(runs)} runs are not shown: they have no "
+            "steady state, because they are too short for one or were imported without its rate.")
+
+
+def draw_variants(variants: Sequence[Variant], baseline: str, label: Label, window: str,
+                  runs: Sequence[LoadingRun]) -> None:
     st.subheader("Variants against the baseline")
+    if sentence := about_rateless(runs, variants):
+        st.caption(sentence)
     base = next((one for one in variants if one.cell == baseline), None)
     if base is None:
         st.info("The baseline's runs are too short to have a steady state. Choose the whole window, or more batches.")

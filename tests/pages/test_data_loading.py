@@ -15,7 +15,9 @@ from driven_lab import Lab
 from scipy import stats
 from streamlit.testing.v1 import AppTest
 
+from engine.importing import import_content
 from store.loading import loading_sweeps
+from tests.store.journal_builder import Script, annotate
 
 PAGE = "pages/Data_loading.py"
 SMALL = {"image_size": 32, "batch_size": 4, "batches": 12, "format": "memmap", "threads": 1}
@@ -172,6 +174,75 @@ def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab, tmp_path: 
     page = draw(PAGE)
     assert "no finished run" in text(page)
     assert any("1 failed" in caption.value for caption in page.caption)
+
+
+def loaders(lab: Lab, **spec: Any) -> Script:
+    return Script(lab.home, experiment="loading").begin(planned_runs=4, grid={"workers": [0, 2, 4]}, **spec)
+
+
+def captions(page: AppTest) -> str:
+    return " ".join(caption.value for caption in page.caption).replace("\\", "")
+
+
+def add(script: Script, cell: int, workers: int, repeat: int = 0, **more: Any) -> str:
+    return script.run(cell, repeat, workers=workers, asked={"seed": 0}, effective={"batches_per_epoch": 4},
+                      phases=["load_data"], **more)
+
+
+def test_ok_runs_without_a_rate_are_counted_among_what_is_not_shown(lab: Lab) -> None:
+    rows = b"workers,end_to_end_s,items\n0,1,10\n2,1,\n4,,10\n"
+    import_content(lab.home, rows, "times.csv", "loading", "elsewhere")
+    page = draw(PAGE)
+    assert "Not shown here: 2 ok without items or an end-to-end time." in captions(page)
+    assert "One cell so far" in text(page)
+
+
+def test_what_the_steady_state_leaves_out_is_counted(lab: Lab) -> None:
+    script = loaders(lab)
+    add(script, 0, 0, metrics={"steady_items_per_s": 50.0})
+    add(script, 1, 2, metrics={"steady_items_per_s": 60.0})
+    add(script, 1, 2, repeat=1)
+    add(script, 2, 4)
+    script.end().write()
+    assert "1 of 3 cells and 2 of 4 runs are not shown" in captions(draw(PAGE, rate="steady state"))
+    assert "are not shown" not in captions(draw(PAGE))
+
+
+def test_a_failed_first_cell_leaves_a_baseline_that_is_said(lab: Lab) -> None:
+    """Cells are measured in random order: the first that was measured is nobody's baseline."""
+    script = loaders(lab)
+    add(script, 2, 4)
+    add(script, 1, 2)
+    add(script, 0, 0, status="failed")
+    script.end().write()
+    page = draw(PAGE)
+    assert "What this sweep lists first, workers=0, has no run to show: the baseline is workers=2." in captions(page)
+    assert "workers=2 (baseline)" in set(page.dataframe[0].value["Cell"])
+
+
+def test_runs_of_two_environments_are_not_pooled(lab: Lab) -> None:
+    script = loaders(lab)
+    for repeat in range(2):
+        add(script, 0, 0, repeat)
+        add(script, 1, 2, repeat)
+    script.end().begin(action="resume", environment_id="env-2", facts={"hostname": "other"},
+                       grid={"workers": [0, 2, 4]})
+    add(script, 1, 2, 2)
+    script.end().write()
+    page = draw(PAGE)
+    assert "measured in 2 environments" in captions(page)
+    assert set(page.dataframe[0].value["Runs"]) == {"2"}
+    page = no_exception(page.selectbox(key="choose_environment").set_value("env-2").run())
+    assert set(page.dataframe[0].value["Runs"]) == {"1"}
+
+
+def test_archived_sweeps_are_not_offered(lab: Lab) -> None:
+    script = loaders(lab)
+    add(script, 0, 0)
+    script.end().write()
+    annotate(lab.home, "someone", (script.sweep_id, "archive", "", 1.0))
+    assert "or all is archived" in text(draw(PAGE))
+    assert "One cell so far" in text(draw(PAGE, sweep=script.sweep_id)), "a link opens it all the same"
 
 
 def test_only_sweeps_of_loaders_are_offered(filled: Lab) -> None:
