@@ -174,3 +174,9 @@ def find_front(cells: Sequence[MemoryCell]) -> list[MemoryCell]:
     front = [cell for time_s, peak, cell in timed
              if not any(t <= time_s and p <= peak and (t < time_s or p < peak) for t, p, _ in timed)]
     return sorted(front, key=lambda cell: cell.batch.value if cell.batch else 0)
+
+
+def is_shown_slower(cell: MemoryCell, front: Sequence[MemoryCell]) -> bool:
+    """Whether the runs show that some cell of the front with no larger peak is faster; means alone do not."""
+    return any(other.peak.value <= cell.peak.value and compare(cell.times_s, other.times_s).verdict == "higher"
+               for other in front if other.times_s)

@@ -123,9 +123,13 @@ def tradeoff_points(frame: pd.DataFrame) -> alt.LayerChart:
                                                                     format=".4~g"),
                  alt.Tooltip("peak_mib:Q", title="Peak (MiB)", format=",.1f"), alt.Tooltip("runs:Q", title="Runs"),
                  alt.Tooltip("on_the_front:N", title="On the front")])
-    names = base.mark_text(align="left", dx=10, dy=-8).encode(x=x, text="cell:N")
+    # Names stay inside the frame: on the right half they stand to the left of their point.
+    middle = float(frame[["batch_s", "batch_s_high"]].astype(float).max(axis=None, skipna=True)) / 2
+    left = base.transform_filter(f"datum.batch_s <= {middle!r}").mark_text(align="left", dx=10, dy=-9)
+    right = base.transform_filter(f"datum.batch_s > {middle!r}").mark_text(align="right", dx=-10, dy=-9)
+    names = [side.encode(x=x, text="cell:N") for side in (left, right)]
     whiskers = base.mark_rule(strokeWidth=1.5).encode(x="batch_s_low:Q", x2="batch_s_high:Q")
-    return alt.layer(path, whiskers, points, names).properties(height=360)
+    return alt.layer(path, whiskers, points, *names).properties(height=360)
 
 
 def error_frame(cells: Iterable[MemoryCell]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison import Ratio
-from analysis.memory import Growth, MemoryCell, Saving
+from analysis.memory import Growth, MemoryCell, Saving, is_shown_slower
 from ui.frame import safe
 from ui.memory_charts import cell_label
 from ui.units import seconds, size
@@ -87,10 +87,15 @@ def about_front(cells: Sequence[MemoryCell], front: Sequence[MemoryCell]) -> str
     timed = [cell for cell in cells if cell.batch]
     names = [f"{safe(cell_label(cell, with_model=False))} ({seconds(cell.batch.value)}, {size(cell.peak.value)})"
              for cell in front if cell.batch]
-    beaten = [safe(cell_label(cell, with_model=False)) for cell in timed if cell not in front]
+    off = [cell for cell in timed if cell not in front]
+    shown = [safe(cell_label(cell, with_model=False)) for cell in off if is_shown_slower(cell, front)]
+    by_means = [safe(cell_label(cell, with_model=False)) for cell in off if not is_shown_slower(cell, front)]
     sentence = f"**On the front** of {safe(timed[0].model)}: {', '.join(names)}."
-    if beaten:
-        sentence += f" Off it, because another is no slower and no larger: {', '.join(beaten)}."
+    if shown:
+        sentence += f" Off it, because another is faster and no larger: {', '.join(shown)}."
+    if by_means:
+        sentence += (f" Off it by the means only, with no difference in time shown: {', '.join(by_means)}; repeat the "
+                     "runs to tell.")
     if noisy := sum(cell.noisy_runs for cell in timed):
         sentence += f" {noisy} of {sum(len(cell.runs) for cell in timed)} runs were noisy."
     return sentence

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from analysis.memory import MemoryRun, count_layers, find_front, find_growths, find_savings, group_cells
+from analysis.memory import (
+    MemoryRun,
+    count_layers,
+    find_front,
+    find_growths,
+    find_savings,
+    group_cells,
+    is_shown_slower,
+)
 
 
 def run(model: str, method: str, peak: float, batch_s: float | None = 1.0, saved: float | None = None,
@@ -57,3 +65,13 @@ def test_the_front_leaves_out_what_is_beaten_in_both() -> None:
     cells = group_cells([run("m", "plain", 100, 1.0), run("m", "checkpoint", 60, 1.4), run("m", "selective", 70, 1.5),
                          run("m", "reversible", 50, None)])
     assert [cell.method for cell in find_front(cells)] == ["plain", "checkpoint"]
+
+
+def test_off_the_front_is_shown_only_where_runs_tell_the_times_apart() -> None:
+    cells = group_cells([run("m", "checkpoint", 60, seconds) for seconds in (1.0, 1.01, 1.02)]
+                        + [run("m", "plain", 100, seconds) for seconds in (1.1, 0.8, 1.4)]
+                        + [run("m", "selective", 70, seconds) for seconds in (2.0, 2.01, 2.02)])
+    front = find_front(cells)
+    assert [cell.method for cell in front] == ["checkpoint"]
+    assert {cell.method: is_shown_slower(cell, front) for cell in cells if cell not in front} == {
+        "plain": False, "selective": True}
