@@ -191,9 +191,9 @@ def predict_memory(model: str, batch_size: int, method: Any, image_size: int, to
     if problem := input_problem(model, method, size):
         raise InputError(problem)
     asked = {"model": model, "batch_size": batch_size, "method": method, "size": size, "optimizer": optimizer}
-    # Shapes are followed through torch, which this process never loads.
+    # Shapes are followed through torch, which this process never loads; with one thread, to disturb nobody.
     found = subprocess.run([sys.executable, "-m", "engine.predict_memory", json.dumps(asked)], cwd=PROJECT,
-                           capture_output=True, text=True)
+                           capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     if found.returncode:
         raise InputError(f"this cannot be predicted: {(found.stderr.strip().splitlines() or ['no message'])[-1]}")
     print_json(json.loads(found.stdout)) if as_json else print_prediction(json.loads(found.stdout))

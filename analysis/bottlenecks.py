@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -53,12 +54,26 @@ class Joint(NamedTuple):
 
 def bars(runs: Sequence[SearchRun]) -> list[Bar]:
     """Sorted by setting, model, items; then one model from whole to the smallest part, joint beside separate."""
-    cells = [cell for cell in gather_cells(runs, "bottleneck") if all(map(_measured, cell.runs))]
+    cells = _merge([cell for cell in gather_cells(runs, "bottleneck") if all(map(_measured, cell.runs))])
     settings = tell_apart([{**cell.params, "environment": cell.environment_id} for cell in cells],
                           (*FORM, "model", "items"))
     found = [_bar(cell, setting) for cell, setting in zip(cells, settings, strict=True)]
     return sorted(found, key=lambda bar: (bar.setting, bar.model, bar.items, bar.arrangement != "one",
                                           ORDER.index(bar.part), bar.label))
+
+
+def _merge(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells that ran the same thing as one: what a share is of does not matter to a whole model, nor how many models
+    to a single one."""
+    merged: dict[str, Cell] = {}
+    for cell in cells:
+        idle = {*(() if cell.params["part"].endswith("%") else ("share_by",)),
+                *(("models",) if cell.params["arrangement"] == "one" else ())}
+        params = {name: value for name, value in cell.params.items() if name not in idle}
+        key = json.dumps([cell.environment_id, params], sort_keys=True)
+        earlier = merged.get(key)
+        merged[key] = Cell(params, cell.environment_id, [*(earlier.runs if earlier else []), *cell.runs])
+    return list(merged.values())
 
 
 def _measured(run: SearchRun) -> bool:

@@ -105,7 +105,8 @@ def speed_ups(runs: Sequence[SearchRun]) -> list[SpeedUp]:
     tuned = [cell for cell in gather_cells(runs, FINETUNE) if cell.values("finetune_s")]
     extracted = [cell for cell in gather_cells(runs, EXTRACT) if cell.values("end_to_end_s")]
     pairs = [(a, b) for a in tuned for b in extracted if _alike(a, b)]
-    named = tell_apart([{**b.params, **a.params, "environment": a.environment_id} for a, b in pairs])
+    named = tell_apart([{**b.params, **a.params, "extract_seed": b.params.get("seed"), "environment": a.environment_id}
+                        for a, b in pairs])
     found = [_speed_up(a, b, other) for (a, b), other in zip(pairs, named, strict=True)]
     return sorted(found, key=lambda pair: (pair.items, pair.model, pair.layers, pair.epochs, pair.other))
 

@@ -133,7 +133,9 @@ def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[li
     alike = [cell for cell in plain if _alike(cell[0], run, OWN_CHOICES)]
     if not alike:
         return None, "plain training had other settings"
-    same_work = [cell for cell in alike if cell[0].train_images == run.train_images]
+    # The same images were asked for; full batches of each size leave out a last part of them.
+    same_work = [cell for cell in alike if abs(cell[0].train_images - run.train_images)
+                 < max(cell[0].global_batch_size, run.global_batch_size)]
     if not same_work:
         return None, f"plain training had epochs of {alike[0][0].train_images} images"
     return next((cell for cell in same_work if cell[0].device_batch_size == run.device_batch_size), same_work[0]), ""

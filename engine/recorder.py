@@ -93,10 +93,11 @@ class Recorder:
 
     def sample(self, device: str, at: float | None = None, **readings: float) -> None:
         """Readings of one moment (`at` on perf_counter's clock; now if not given), as telemetry keeps them: for results
-        that come one after the other, where a metric has room for one."""
+        that come one after the other, where a metric has room for one. What is not finite (the loss of a training that
+        ran away) is left out: a journal holds numbers, and a gap in a curve says it too."""
         time_s = (perf_counter() if at is None else at) - self.origin
-        self._journal.write(Samples(self.run_id, round(time_s, 9),
-                                    [(device, name, float(value)) for name, value in readings.items()]))
+        if finite := [(device, name, float(value)) for name, value in readings.items() if math.isfinite(value)]:
+            self._journal.write(Samples(self.run_id, round(time_s, 9), finite))
 
     def event(self, text: str) -> None:
         """Something worth telling a person about this run."""

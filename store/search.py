@@ -16,11 +16,12 @@ MEMBERS = f"SELECT run_id FROM runs WHERE sweep_id IN (SELECT unnest($sweep_ids)
 
 def search_sweeps(connection: duckdb.DuckDBPyConnection, experiments: Sequence[str], also: Sequence[str] = (),
                   limit: int = 300) -> list[Answer]:
-    """Sweeps of these experiments that nobody put away, newest first, with how many of their runs are ok; those in
-    `also` are there whatever their age."""
+    """Own sweeps of these experiments that nobody put away, newest first, with how many of their runs are ok; those in
+    `also` are there whatever their age. Imported ones are not: of two files nobody knows whether they are of one
+    machine, and a ratio of theirs would mean nothing."""
     return ask(connection, f"""
         WITH shown AS (SELECT * FROM sweeps WHERE experiment IN (SELECT unnest($experiments))
-                       AND sweep_id NOT IN (SELECT target FROM deleted)
+                       AND sweep_id NOT IN (SELECT target FROM deleted) AND coalesce(source, '') <> 'imported'
                        AND (sweep_id NOT IN (SELECT target FROM archived) OR sweep_id IN (SELECT unnest($also)))
                        ORDER BY sweep_id IN (SELECT unnest($also)) DESC, created_at DESC, sweep_id DESC LIMIT $limit)
         SELECT s.sweep_id, coalesce(nullif(s.name, ''), s.sweep_id) AS name, s.experiment, s.status, s.created_at,

@@ -24,7 +24,7 @@ def strategy_sweeps(connection: duckdb.DuckDBPyConnection, limit: int = 200) -> 
                coalesce(r.ok, 0) AS ok
         FROM sweeps s LEFT JOIN (SELECT sweep_id, count(*) AS ok FROM runs WHERE status = 'ok' AND {KEPT}
                                  AND experiment = '{EXPERIMENT}' GROUP BY sweep_id) r USING (sweep_id)
-        WHERE s.experiment = '{EXPERIMENT}' AND s.sweep_id NOT IN (FROM deleted)
+        WHERE s.experiment = '{EXPERIMENT}' AND s.sweep_id NOT IN (FROM deleted) AND s.sweep_id NOT IN (FROM archived)
         ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT {limit}""")
 
 

@@ -36,7 +36,7 @@ def read_operators(file: Path) -> Rows | None:
         rows = json.loads(file.read_text())["operators"]
         return [{"name": str(row["name"]), "calls": int(row["calls"]), "host_s": float(row["host_s"]),
                  "host_total_s": float(row["host_total_s"]), "device_s": float(row["device_s"])} for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

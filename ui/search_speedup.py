@@ -60,7 +60,8 @@ def speed_up_bars(rows: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(rows).encode(y=alt.Y("pair:N", title=None, sort=list(dict.fromkeys(rows["pair"])),
                                           axis=alt.Axis(labelLimit=330)))
     bars = base.mark_bar(height=14).encode(
-        x=alt.X("times:Q", title="Fine-tuning / extraction (times)", scale=alt.Scale(domain=[0, end], nice=False)),
+        x=alt.X("times:Q", title="Fine-tuning / extraction (times)", scale=alt.Scale(domain=[0, end], nice=False),
+                stack=None),
         color=alt.Color("source:N", title=None, sort=sources, legend=alt.Legend(orient="top"),
                         scale=alt.Scale(domain=sources, range=[COLOURS[s] for s in sources])),
         tooltip=[alt.Tooltip("pair:N", title="Pair"), alt.Tooltip("times:Q", title="Times", format=".3~g"),

@@ -143,8 +143,8 @@ def _read_result(row: Row, home: Home) -> Row | None:
         if not path.is_relative_to(folder) or path.stat().st_size > LARGEST_FILE:
             return None
         content: Row = json.loads(path.read_bytes())
-        return content if {"parts", "ranking"} <= content.keys() else None
-    except (OSError, ValueError):
+        return content if isinstance(content, dict) and {"parts", "ranking"} <= content.keys() else None
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -192,5 +192,6 @@ def _draw_scaling(cells: list[StrategyTimes], snapshots: str, setting: Row) -> N
         "Block costs were measured before each search; measured / priced is what its computing really took against "
         "them, and stays the same at every size, as do the waits. Heads are fitted over all strategies. The store "
         f"grows as this one did: models of {store.blocks} blocks, {store.mean:.0%} of them new on average. Items go in "
-        f"chunks of {chunk}. Who survives a round of halving is random; relatives that stay together would share more. "
-        "Preparing items, planning and the memory for features are not in it."))
+        f"chunks of {chunk}, as if the budget allowed them. Who survives a round of halving is random; relatives that "
+        "stay together would share more. Planning and what no phase covers are in measured / priced; preparing items "
+        "and the memory for features are not in it."))

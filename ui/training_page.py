@@ -60,7 +60,9 @@ def make_label(runs: Sequence[TrainingRun]) -> Label:
 
     def label(run: TrainingRun) -> str:
         devices = f"{run.devices} {'device' if run.devices == 1 else 'devices'}"
-        return ", ".join([run.method, devices, *(f"{name}={run.params.get(name)}" for name in names)])
+        recomputes = run.method in ("dp", "ddp", "fsdp") and run.params.get("checkpoint_parallel")
+        method = f"{run.method}, checkpointed" if recomputes else run.method
+        return ", ".join([method, devices, *(f"{name}={run.params.get(name)}" for name in names)])
 
     return label
 
@@ -206,7 +208,7 @@ def draw_efficiency(cells: Sequence[TrainedCell], label: Label) -> None:
         return
     draw_figure(about_efficiency(cells, label), efficiency_bars(frame), frame, "training_efficiency",
                 "Images per second over n times those of one device, same method and batch per device; 95 % intervals "
-                "over runs.")
+                "over runs. On a CPU set threads: otherwise one process uses the cores of all.")
 
 
 def about_efficiency(cells: Sequence[TrainedCell], label: Label) -> str:

@@ -44,6 +44,12 @@ def test_bars_go_from_the_whole_to_the_smallest_part_then_several_models() -> No
                                                  "4 joint, last 3 blocks", "4 separate, last 3 blocks"]
 
 
+def test_settings_that_change_nothing_make_no_bar_of_their_own() -> None:
+    wholes = [run(2.0, share_by=share, models=models) for share in ("blocks", "compute") for models in (2, 4)]
+    (whole,) = bars(wholes)
+    assert (whole.label, whole.runs, whole.setting) == ("whole", 4, "")
+
+
 def test_joint_is_compared_with_the_same_models_one_after_another() -> None:
     several = {"arrangement": "joint", "part": "last_50%"}
     runs = [run(1.0, **several), run(1.2, **several), run(6.0, **{**several, "arrangement": "separate"}),

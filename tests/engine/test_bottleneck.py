@@ -105,9 +105,9 @@ def test_a_cold_file_is_out_of_memory_before_it_is_loaded(tmp_path: Path, image_
     set_cache(file, "cold")
     if cached_share(file) == 1:
         pytest.skip("this file system keeps its files in memory")
-    assert cached_share(file) == 0
+    assert cached_share(file) < 0.5
     set_cache(file, "warm")
-    assert cached_share(file) == 1
+    assert cached_share(file) > 0.5
     (tmp_path / "empty").touch()
     assert cached_share(tmp_path / "empty") is None
 

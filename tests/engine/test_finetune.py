@@ -38,13 +38,14 @@ def test_every_epoch_is_told_and_validation_is_outside_the_window(measured: Meas
     assert found["train_s"] == pytest.approx(sum(found[f"epoch_00{n}_train_s"] for n in (1, 2)))
     assert found["validate_s"] == pytest.approx(sum(found[f"epoch_00{n}_validate_s"] for n in (1, 2)))
     assert found["finetune_s"] == pytest.approx(found["train_s"] + found["validate_s"])
-    assert found["end_to_end_s"] == pytest.approx(found["train_s"], rel=0.2)
+    assert found["end_to_end_s"] == pytest.approx(found["train_s"], rel=0.2, abs=1.0)
     assert found["val_accuracy"] == found["epoch_002_val_accuracy"]
     head = 512 * 100 + 100
     assert found["parameters_trained"] == (head if layers == "head" else 11_176_512 + head)
     assert measured.effective()["head_classes"] == 100
 
 
+@pytest.mark.timeout(900)
 def test_a_fine_tuned_resnet18_learns_what_chance_cannot_know(tmp_path: Path, image_cache: Path) -> None:
     """Four directions of stripes, chance a quarter. About 0.8 was measured after eight epochs."""
     params = Params(classes=4, train_images=160, val_images=40, image_size=64, batch_size=16, learning_rate=0.005,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, sleep
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.journal import Batches, Effective, File, JournalWriter, Metric, Stage, read_records
+from engine.journal import Batches, Effective, File, JournalWriter, Metric, Samples, Stage, read_records
 from engine.recorder import STAGES, Recorder
 
 
@@ -157,6 +158,12 @@ def test_metric_that_is_not_finite_is_kept_as_text(run: Run) -> None:
         run.recorder.metric(name, value)
     assert {metric.name: metric.value for metric in run.written(Metric)} == {
         "a": "nan", "b": "inf", "c": "-inf", "d": 1.5, "e": 3}
+
+
+def test_samples_that_are_not_finite_are_left_out_and_harm_nothing(run: Run) -> None:
+    run.recorder.sample("training", loss=math.nan)
+    run.recorder.sample("training", loss=0.5, rate=math.inf)
+    assert [record.readings for record in run.written(Samples)] == [[("training", "loss", 0.5)]]
 
 
 def test_metric_of_a_truth_value_leaves_a_readable_journal(run: Run) -> None:

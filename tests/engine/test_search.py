@@ -298,7 +298,7 @@ class WaitTimer(Untimed, AbstractContextManager[None]):
 def test_weights_are_read_while_blocks_compute(nine: Bench) -> None:
     """Reading takes as long as computing: hidden behind it, most of the reading is not waited for."""
     slow = SlowStore(nine.store.folder, 0.02)
-    bench = nine._replace(store=slow, modules={kind: SlowBlock(module, 0.025)
+    bench = nine._replace(store=slow, modules={kind: SlowBlock(module, 0.06)
                                                for kind, module in nine.modules.items()})
     timer = WaitTimer()
     _, executor = bench.search("shared_prefix", timer=timer)

@@ -73,7 +73,7 @@ def check_told(lab: Lab, run: dict[str, Any]) -> None:
     others = {name for name in metrics if name.startswith("rank_")}
     assert others == ({f"rank_1_{phase}_s" for phase in PHASES} if ranks == 2 else set())
     kept = [file["title"] for file in shown["files"]]
-    assert kept == (["journal of rank 1"] if ranks == 2 else [])
+    assert ("journal of rank 1" in kept) == (ranks == 2)  # its log too, where torch had something to say
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 120) -> None:
@@ -108,8 +108,15 @@ def test_a_killed_rank_ends_its_run_and_nothing_else(lab: Lab, images: Path) -> 
         "method": "ddp", "batch_size": 4, "train_images": 80, "epochs": 100})
     folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
     run_id, ranks = caught(folder, seed=1)
-    everybody = [process for rank in ranks for process in (rank, *rank.children(recursive=True))]
-    assert len(ranks) == 2 and len(everybody) == 4, "two ranks with a loader worker each"
+    everybody: list[psutil.Process] = []
+
+    def seen_with_workers() -> bool:
+        """Between two epochs a rank has no worker for a moment."""
+        everybody[:] = [process for rank in ranks for process in (rank, *rank.children(recursive=True))]
+        return len(everybody) == 4
+
+    assert len(ranks) == 2
+    wait_for(seen_with_workers)
     ranks[1].kill()
     wait_for(lambda: gone(everybody), 10)
     wait_for(lambda: read_state(folder).runs[run_id].status != "running", 10)
