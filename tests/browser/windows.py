@@ -41,7 +41,8 @@ class LaunchPage:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.launch = page.get_by_role("main").get_by_role("button", name="Launch", exact=True)
-        self.name = page.get_by_role("textbox", name="Name", exact=True)
+        # The first: while a form is filled anew, the old field is there for a moment, behind the new one.
+        self.name = page.get_by_role("textbox", name="Name", exact=True).first
         self.data = page.get_by_role("combobox", name="Images from")
         self.alerts = page.get_by_role("alert")
 
