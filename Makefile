@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check docs bench clean
+.PHONY: run test check docs pictures bench clean
 
 run: $(VENV)/.installed
 	@$(BIN)/python lab.py app
@@ -17,6 +17,9 @@ check: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m store.schema > docs/schema.md
+
+pictures: $(VENV)/.installed-dev $(VENV)/.browser
+	$(BIN)/python docs/make_pictures.py
 
 bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import streamlit as st
 
+from boarding import open_taking
 from engine import queue
 from engine.home import Home, lab_home
 from engine.interrupted import close_interrupted
@@ -26,6 +27,15 @@ READY_S = 2.0
 """How long a page waits for the first look at all journals; then it shows what there is."""
 CLOSE_EVERY = 10
 """Passes between looks for sweeps whose process died: the look goes over every sweep's folder."""
+
+
+_lent: Keeper | None = None
+
+
+def lend(keeper: Keeper) -> None:
+    """For a command that runs pages without a server: they ask the store that it has open."""
+    global _lent
+    _lent = keeper
 
 
 def toast(sentence: str, icon: str = ":material/error:") -> None:
@@ -65,11 +75,12 @@ class Lab(NamedTuple):
         return True if done is None else done
 
 
-def begin(title: str) -> Lab:
+def begin(title: str, bare: bool = False) -> Lab:
+    """`bare`: for a room full of people, without menu and title."""
     viewer = os.environ.get("PHASELAB_VIEWER", "").lower() not in ("", "0", "no", "false", "off")
-    draw_frame(title, viewer)
+    draw_frame(title, viewer, bare)
     try:
-        keeper = open_keeper()
+        keeper = _lent or open_keeper()
     except (StoreHeld, StoreUnusable) as problem:
         _say_and_stop(str(problem))
     if not keeper.wait_until_ready(READY_S):
@@ -79,10 +90,12 @@ def begin(title: str) -> Lab:
             st.warning(safe(sentence))
     show_messages()
     lab = Lab(keeper.store.home, keeper, cast("duckdb.DuckDBPyConnection", Asking(keeper.store)), viewer)
-    if title != "Live":  # which shows what is measured itself, every second
+    if title != "Live" and not bare:  # Live shows what is measured itself, every second
         # Not by itself every few seconds: a fragment that is drawn while a launch leads to Live can break that page.
         with st.sidebar:
             draw_open_sweeps(notice_ends(lab))
+    if taking := st.session_state.pop("taking", None):
+        open_taking(lab, title, taking, toast)
     return lab
 
 

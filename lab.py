@@ -23,6 +23,8 @@ from analysis.grids import split_grids
 from analysis.quietness import Part, assess
 from analysis.regret import TOP
 from engine import queue
+from engine.bundle_file import is_bundle
+from engine.bundles import import_bundle, save_bundle
 from engine.data import DataError, fetch_imagenette
 from engine.doctor import examine
 from engine.erasing import erase
@@ -39,12 +41,14 @@ from engine.models import is_text
 from engine.noise_check import CHECK_S, LONGEST_S, run_check
 from engine.params import InputError, allowed_values
 from engine.predict_memory import input_problem
+from engine.predictions import MACHINE_BUSY, refuse_while_measuring
 from engine.registry import Broken, default_values, load_all
+from engine.settings import Precision
 from engine.spec import MANY_RUNS, SweepSpec, read_spec
 from engine.sweep_state import read_state
 from engine.training_step import OptimizerName
 from store.compaction import compact as compact_store
-from store.database import Store, StoreHeld, StoreUnusable, check_free
+from store.database import Store, StoreHeld, StoreUnusable, check_free, try_reading
 from store.export import TABLES, export_sweep
 from store.grids import grid_runs
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
@@ -183,14 +187,24 @@ def models(as_json: bool) -> None:
 @click.option("--image-size", default=224, type=click.IntRange(1, 2048), help="Side of an image in pixels.")
 @click.option("--tokens", default=128, type=click.IntRange(1, 512), help="Length of a text, for text models.")
 @click.option("--optimizer", default="sgd_momentum", type=click.Choice(get_args(OptimizerName)))
+@click.option("--precision", default="fp32", type=click.Choice(get_args(Precision)), help="Of the forward pass.")
+@click.option("--blocks-per-checkpoint", default=1, type=click.IntRange(1, 1000),
+              help="With checkpoint and selective: so many blocks are computed again at once.")
+@click.option("--anyway", is_flag=True, help="Also while something is measured, which it disturbs.")
 @as_json
 def predict_memory(model: str, batch_size: int, method: Any, image_size: int, tokens: int, optimizer: str,
-                   as_json: bool) -> None:
+                   precision: str, blocks_per_checkpoint: int, anyway: bool, as_json: bool) -> None:
     """What a training step would need, without allocating it."""
     size = tokens if is_text(model) else image_size
     if problem := input_problem(model, method, size):
         raise InputError(problem)
-    asked = {"model": model, "batch_size": batch_size, "method": method, "size": size, "optimizer": optimizer}
+    lock = queue.MachineLock()  # held until this process ends
+    if not anyway:
+        refuse_while_measuring(lab_home())
+        if not lock.try_to_take():
+            raise InputError(f"{MACHINE_BUSY}, or give --anyway")
+    asked = {"model": model, "batch_size": batch_size, "method": method, "size": size, "optimizer": optimizer,
+             "precision": precision, "blocks_per_checkpoint": blocks_per_checkpoint}
     # Shapes are followed through torch, which this process never loads; with one thread, to disturb nobody.
     found = subprocess.run([sys.executable, "-m", "engine.predict_memory", json.dumps(asked)], cwd=PROJECT,
                            capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -302,29 +316,56 @@ def compact(as_json: bool) -> None:
 
 @cli.command()
 @click.argument("sweep_id", metavar="SWEEP")
-@click.option("--format", "form", type=click.Choice(["csv", "parquet"]), required=True)
+@click.option("--format", "form", type=click.Choice(["csv", "parquet", "html", "bundle"]), required=True,
+              help="html: every chart of it, in one file; bundle: the whole sweep with its journals, for "
+                   "`lab.py import` in another lab.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--table", type=click.Choice(TABLES), default="runs", show_default=True,
               help="runs: one row per run with parameters, metrics and phase medians; the others are raw rows.")
 @as_json
 def export(sweep_id: str, form: Any, out: Path, table: str, as_json: bool) -> None:
-    """Write the measurements of SWEEP to a file."""
+    """Write the measurements of SWEEP to a file; as HTML: every chart that pages draw of it, interactive, offline."""
     folder = find_sweep(lab_home(), sweep_id)
     out = out.resolve()  # a link's target is written, not the link replaced
     if (out.exists() and not out.is_file()) or not out.parent.is_dir():
         raise InputError(f"--out {out}: give the name of a file in a folder that exists")
+    if form == "bundle":
+        close_interrupted(lab_home())
+        manifest = save_bundle(lab_home(), folder, out)
+        runs = manifest.number_of_runs
+        answer = {"sweep_id": folder.sweep_id, "runs": runs, "status": manifest.status, "out": str(out)}
+        print_json(answer) if as_json else click.echo(
+            f"sweep {folder.sweep_id} ({manifest.status}): {runs:,} {'run' if runs == 1 else 'runs'} in {out}")
+        return
     with open_for_reading(folder.sweep_id) as store:
+        if form == "html":
+            from exporting import export_html  # Streamlit takes a second to load
+
+            charts = export_html(store, folder.sweep_id, read_state(folder).specs[0]["experiment"], out)
+            print_json({"charts": charts, "out": str(out)}) if as_json else click.echo(f"{charts} charts in {out}")
+            return
         rows = export_sweep(store.connection, folder.sweep_id, table, form, out)
     print_json({"rows": rows, "out": str(out)}) if as_json else click.echo(f"{rows:,} rows in {out}")
 
 
 @cli.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--experiment", required=True, metavar="NAME", help="Whose parameters the columns are named after.")
+@click.option("--experiment", metavar="NAME", help="For CSV: whose parameters the columns are named after.")
 @click.option("--name", default="", metavar="TEXT", help="The name of the sweep it becomes.")
 @as_json
-def import_command(file: Path, experiment: str, name: str, as_json: bool) -> None:
-    """Import measurements made elsewhere: FILE.csv with one row per run."""
+def import_command(file: Path, experiment: str | None, name: str, as_json: bool) -> None:
+    """Import measurements made elsewhere: FILE is a bundle of another lab, or CSV with one row per run."""
+    if file.is_file() and is_bundle(file):
+        if experiment or name:
+            raise InputError(f"{file}: is a bundle and has its experiment and name; leave out --experiment and --name")
+        with file.open("rb") as opened:
+            done = import_bundle(lab_home(), opened, file.name, try_reading)
+        take_into_store(lab_home())
+        print_json({"sweep_id": done.sweep_id, "runs": done.runs, "new": done.new, "machines": done.machines}) \
+            if as_json else click.echo(done.sentence)
+        return
+    if experiment is None:
+        raise InputError(f"{file}: is no bundle; to import CSV say with --experiment whose parameters its columns are")
     sweep_id, count = import_file(lab_home(), file, experiment, name)
     take_into_store(lab_home())
     if as_json:

@@ -4,6 +4,7 @@ a helper process, since this one never loads torch; what is known already is sho
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast, get_args
 
@@ -18,6 +19,7 @@ from engine.nvml import Gpus
 from engine.params import InputError
 from engine.predict_memory import input_problem
 from engine.predictions import Asked, Predictor, key_of, open_predictor, read_kept
+from engine.registry import find
 from engine.spec import SweepSpec, make_cells
 from engine.training_step import OptimizerName
 from ui.frame import VIEWER, safe
@@ -33,10 +35,11 @@ class Question(NamedTuple):
 
     asked: Asked
     copies: int
+    on_gpu: bool
 
 
 class Need(NamedTuple):
-    """The question with the largest need, and how many of how many settings were looked at."""
+    """The question with the largest need of one place, and how many of how many settings were looked at."""
 
     question: Question
     needed_bytes: int
@@ -51,36 +54,55 @@ def ask_for(model: str, batch_size: int, method: str, pixels: int, optimizer: st
             "precision": precision, "blocks_per_checkpoint": blocks if method in ("checkpoint", "selective") else 1}
 
 
-def ask_for_cell(params: Any, on_gpu: bool) -> Question:
-    """A cell of one of EXPERIMENTS; text models have tokens instead of pixels."""
+def ask_for_cell(params: Any, gpus: int) -> Question:
+    """A cell of one of EXPERIMENTS on a machine with so many GPUs; text models have tokens instead of pixels."""
     given: dict[str, Any] = params.model_dump(mode="json")
     pixels = given["tokens"] if MODELS[given["model"]].kind == "text" else given["image_size"]
     method, batch_size, copies = given.get("method", "plain"), given["batch_size"], 1
-    if hasattr(params, "checkpointed"):  # the training experiment, which has names of its own
-        method, batch_size = "checkpoint" if params.checkpointed else "plain", params.device_batch_size
-        copies = 1 if on_gpu else params.used_devices
+    device, ranks = given.get("device", "cpu"), getattr(params, "used_devices", 1)
+    on_gpu = gpus >= ranks if device == "auto" else device != "cpu"
+    if hasattr(params, "memory_method"):  # the training experiment, which has names of its own
+        method, batch_size = params.memory_method, params.device_batch_size
+        copies = 1 if on_gpu else ranks
     return Question(ask_for(given["model"], batch_size, method, pixels, given.get("optimizer", "sgd_momentum"),
-                            given.get("precision", "fp32"), given.get("blocks_per_checkpoint", 1)), copies)
+                            given.get("precision", "fp32"), given.get("blocks_per_checkpoint", 1)), copies, on_gpu)
 
 
-def largest_questions(cells: Iterable[Any], on_gpu: bool) -> tuple[list[Question], int]:
-    """Of each setting the largest batch, the ones with the most pixels first; and how many settings there are."""
+def cells_that_run(spec: SweepSpec, gpus: Gpus) -> list[Any]:
+    """What will be skipped here needs nothing."""
+    cannot_run = find(spec.experiment).cannot_run or (lambda params, gpus: None)
+    return [cell.params for cell in make_cells(spec) if not cannot_run(cell.params, gpus)]
+
+
+def largest_questions(cells: Iterable[Any], gpus: int) -> tuple[list[Question], int]:
+    """Of each setting the largest batch, and how many settings there are. The most pixels come first, but one of every
+    model and method before a second of any: pixels do not tell which network needs most."""
     largest: dict[str, Question] = {}
     for cell in cells:
-        question = ask_for_cell(cell, on_gpu)
-        key = key_of({**question.asked, "batch_size": 0, "copies": question.copies})
+        question = ask_for_cell(cell, gpus)
+        key = key_of({**question.asked, "batch_size": 0, "copies": question.copies, "on_gpu": question.on_gpu})
         if key not in largest or question.asked["batch_size"] > largest[key].asked["batch_size"]:
             largest[key] = question
     ordered = sorted(largest.values(), key=lambda one: -one.copies * one.asked["batch_size"] * one.asked["size"] ** 2)
-    return ordered[:MOST_SETTINGS], len(ordered)
+    seen: Counter[tuple[str, str]] = Counter()
+    turns = []
+    for question in ordered:
+        kind = (question.asked["model"], question.asked["method"])
+        turns.append((seen[kind], question))
+        seen[kind] += 1
+    in_turn = [question for _, question in sorted(turns, key=lambda turn: turn[0])]
+    return in_turn[:MOST_SETTINGS], len(ordered)
 
 
-def known_need(lab: Lab, questions: list[Question], settings: int) -> Need | None:
-    """From kept answers alone; None while one is missing."""
+def known_needs(lab: Lab, questions: list[Question], settings: int) -> list[Need]:
+    """The largest on a GPU and the largest on the CPU, from kept answers alone; none while one is missing."""
     kept = read_kept(lab.home)
     needs = [Need(question, kept[key] * question.copies, len(questions), settings) for question in questions
              if (key := key_of(question.asked)) in kept]
-    return max(needs, key=lambda need: need.needed_bytes) if needs and len(needs) == len(questions) else None
+    if len(needs) < len(questions):
+        return []
+    places = ([need for need in needs if need.question.on_gpu == on_gpu] for on_gpu in (True, False))
+    return [max(place, key=lambda need: need.needed_bytes) for place in places if place]
 
 
 def predict_with_progress(lab: Lab, work: Callable[[Callable[[Asked], int]], Any], expected: int) -> bool:
@@ -118,30 +140,33 @@ def draw_prediction(lab: Lab, spec: SweepSpec, gpus: Gpus) -> None:
     """On Launch: the largest cell's need beside what this machine has."""
     if spec.experiment not in EXPERIMENTS:
         return
-    cells = [cell.params for cell in make_cells(spec)]
-    devices = {getattr(cell, "device", "cpu") for cell in cells}
-    on_gpu = bool(gpus.devices) and devices != {"cpu"}
-    questions, settings = largest_questions(cells, on_gpu)
-    need = known_need(lab, questions, settings)
-    if need is None:
+    cells = cells_that_run(spec, gpus)
+    if not cells:
+        return
+    questions, settings = largest_questions(cells, len(gpus.devices))
+    needs = known_needs(lab, questions, settings)
+    if not needs:
         clicked = st.button("Predict its memory", icon=":material/memory:", disabled=lab.viewer, key="predict",
                             help=f"Of up to {MOST_SETTINGS} settings, the largest batch of each: some seconds.")
         if clicked and predict_with_progress(lab, lambda ask: [ask(one.asked) for one in questions], len(questions)):
-            need = known_need(lab, questions, settings)
-    if need:
-        tell_need(need, on_gpu, gpus, spec.experiment)
+            needs = known_needs(lab, questions, settings)
+    for need in needs:
+        tell_need(need, gpus, spec.experiment)
 
 
-def tell_need(need: Need, on_gpu: bool, gpus: Gpus, experiment: str) -> None:
+def tell_need(need: Need, gpus: Gpus, experiment: str) -> None:
     totals = [device.memory_total_bytes for device in gpus.devices if device.memory_total_bytes]
+    asked, copies, on_gpu = need.question
     has, where = (min(totals), "the smallest GPU") if on_gpu and totals else (memory_limit_bytes(), "this machine")
-    asked, copies = need.question
     blocks = f" every {asked['blocks_per_checkpoint']} blocks" if asked["blocks_per_checkpoint"] > 1 else ""
-    sentence = (f"The largest cell **needs about {size(need.needed_bytes)}, {where} has {size(has)}**: "
+    cut = need.looked_at < need.settings
+    which = f"The largest of {need.looked_at} predicted cells" if cut else "The largest cell"
+    sentence = (f"{which} **needs about {size(need.needed_bytes)}, {where} has {size(has)}**: "
                 f"{safe(asked['model'])}, {asked['method']}{blocks}, batches of {asked['batch_size']}"
                 + (f" in each of {copies} processes." if copies > 1 else "."))
-    if need.looked_at < need.settings:
-        sentence += f" Predicted for {need.looked_at} of {need.settings} settings, those with the largest batches."
+    if cut:
+        sentence += (f" {need.settings - need.looked_at} of {need.settings} settings were not predicted and may need "
+                     "more.")
     if experiment == "finetune":
         sentence += " Predicted with every layer trained; training the head alone needs less."
     if experiment == "training":
@@ -168,9 +193,9 @@ def predict_batches(lab: Lab) -> None:
         return
 
     def questions(method: str, batch_size: int) -> Asked:
-        return ask_for(wanted.model, batch_size, method, wanted.size, wanted.optimizer)
+        return ask_for(wanted.model, batch_size, method, wanted.size, wanted.optimizer, wanted.precision, wanted.blocks)
 
-    def find(answer: Callable[[Asked], int]) -> dict[str, FittingBatch]:
+    def find_batches(answer: Callable[[Asked], int]) -> dict[str, FittingBatch]:
         for method in wanted.methods:
             for batch_size in CURVE_SIZES:
                 answer(questions(method, batch_size))
@@ -185,13 +210,13 @@ def predict_batches(lab: Lab) -> None:
 
     kept = read_kept(lab.home)
     try:
-        found = find(from_kept)
+        found = find_batches(from_kept)
     except _NotKnown:
         expected = len(wanted.methods) * (len(CURVE_SIZES) + 4)
-        if not draw_pending(lambda: predict_with_progress(lab, find, expected), lab.viewer):
+        if not draw_pending(lambda: predict_with_progress(lab, find_batches, expected), lab.viewer):
             return
         kept = read_kept(lab.home)
-        found = find(from_kept)
+        found = find_batches(from_kept)
     draw_curve(wanted, {method: _curve(kept, questions(method, 1)) for method in wanted.methods}, found)
 
 

@@ -30,6 +30,7 @@ class Bar(NamedTuple):
     label: str
     groups_s: dict[str, float]
     total_s: float
+    """By the clock: less than the groups together where they overlap on a device."""
     runs: int
     noisy_runs: int
     totals_s: list[float]
@@ -37,9 +38,19 @@ class Bar(NamedTuple):
     measured_load_s: float | None
     cached_share: float | None
     what_runs: str
+    run_ids: tuple[str, ...] = ()
+
+    @property
+    def groups_total_s(self) -> float:
+        return sum(self.groups_s.values())
+
+    @property
+    def overlap_s(self) -> float:
+        return max(self.groups_total_s - self.total_s, 0.0)
 
     def share(self, group: str) -> float:
-        return self.groups_s[group] / self.total_s
+        """Of the groups together, so that shares add up to one."""
+        return self.groups_s[group] / self.groups_total_s
 
 
 class Joint(NamedTuple):
@@ -85,15 +96,23 @@ def groups_of(run: SearchRun) -> dict[str, float]:
     metrics, phases = run.metrics, run.phases_s
     data_s = phases.get("load_data", 0.0) + phases.get("data_to_device", 0.0)
     inference_s = phases.get("inference", 0.0)
-    model_s = metrics["init_model_s"] + metrics["load_state_s"] + metrics["model_to_device_s"]
     left_s = max(metrics["end_to_end_s"] - data_s - inference_s, 0.0)
-    return dict(zip(GROUPS, (model_s, data_s, inference_s, metrics["score_s"], left_s), strict=True))
+    return dict(zip(GROUPS, (_model_s(run), data_s, inference_s, metrics["score_s"], left_s), strict=True))
+
+
+def _model_s(run: SearchRun) -> float:
+    return sum(run.metrics[name] for name in ("init_model_s", "load_state_s", "model_to_device_s"))
+
+
+def _total_s(run: SearchRun) -> float:
+    """The measured window by its own clock, with what happens before and after it."""
+    return _model_s(run) + run.metrics["end_to_end_s"] + run.metrics["score_s"]
 
 
 def _bar(cell: Cell, setting: str) -> Bar:
     asked = cell.params
     per_run = [groups_of(run) for run in cell.runs]
-    totals = [sum(groups.values()) for groups in per_run]
+    totals = [_total_s(run) for run in cell.runs]
     part, arrangement = asked["part"], asked["arrangement"]
     label = PARTS[part] if arrangement == "one" else f"{asked['models']} {arrangement}, {PARTS[part]}"
     if part.endswith("%") and asked["share_by"] != "blocks":
@@ -101,7 +120,8 @@ def _bar(cell: Cell, setting: str) -> Bar:
     return Bar(asked["model"], asked["items"], setting, arrangement, part, label,
                {group: fmean(groups[group] for groups in per_run) for group in GROUPS}, fmean(totals), len(cell.runs),
                cell.noisy, totals, _mean(cell, "load_state_computed_s"), _mean(cell, "load_state_s"),
-               _mean(cell, "state_cached_share"), str(cell.runs[0].effective.get("runs", "")))
+               _mean(cell, "state_cached_share"), str(cell.runs[0].effective.get("runs", "")),
+               tuple(run.run_id for run in cell.runs))
 
 
 def _mean(cell: Cell, metric: str) -> float | None:

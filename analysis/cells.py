@@ -16,6 +16,7 @@ class RunTimes(NamedTuple):
     end_to_end_s: float | None
     phases_s: Mapping[str, float]
     noisy: bool | None = None
+    run_id: str = ""
 
 
 class CellTimes(NamedTuple):
@@ -32,6 +33,7 @@ class CellTimes(NamedTuple):
     """By phase, `unaccounted` being what no phase covered. Phases on a device can overlap: then they exceed item_s."""
     values: Mapping[str, Any] = {}
     """The parameters that set it apart from the other cells of its sweep."""
+    run_ids: tuple[str, ...] = ()
 
 
 class Spread(NamedTuple):
@@ -64,7 +66,8 @@ def _time_cell(cell: str, runs: list[RunTimes]) -> CellTimes:
     if left_s > 0:
         phases[UNACCOUNTED] = left_s
     noisy = sum(bool(run.noisy) for run in runs)
-    return CellTimes(cell, len(runs), noisy, item_s, min(per_item), max(per_item), phases)
+    return CellTimes(cell, len(runs), noisy, item_s, min(per_item), max(per_item), phases,
+                     run_ids=tuple(run.run_id for run in runs if run.run_id))
 
 
 def compare_ends(cells: list[CellTimes]) -> Spread | None:

@@ -70,6 +70,7 @@ class Variant(NamedTuple):
     verdict: Verdict
     runs: int
     noisy_runs: int
+    run_ids: tuple[str, ...] = ()
 
 
 class Payoff(NamedTuple):
@@ -80,6 +81,8 @@ class Payoff(NamedTuple):
     latency_s: float
     threads: int
     ratio: Ratio
+    run_ids: tuple[str, ...] = ()
+    """Of both."""
 
 
 Rate = Callable[[LoadingRun], float | None]
@@ -101,7 +104,8 @@ def compare_variants(runs: Iterable[LoadingRun], baseline: str, rate: Rate = who
                     compare(_rates(members, rate), against) if against and cell != baseline else None,
                     _median([median(run.waits_s[1:]) for run in members if len(run.waits_s) > 1]),
                     _median([run.first_batch_s for run in members if run.first_batch_s is not None]),
-                    judge(members), len(members), sum(bool(run.noisy) for run in members))
+                    judge(members), len(members), sum(bool(run.noisy) for run in members),
+                    tuple(run.run_id for run in members))
             for cell, members in cells.items()]
 
 
@@ -142,7 +146,8 @@ def concurrency_payoffs(runs: Iterable[LoadingRun], rate: Rate = whole_rate) -> 
         twins = by_setting.setdefault((key, latency_of(run.params)), {})
         if rate(run) is not None:
             twins.setdefault(threads_of(run.params), []).append(run)
-    return [Payoff(shared[key], latency_s, threads, compare(_rates(twins[threads], rate), _rates(twins[1], rate)))
+    return [Payoff(shared[key], latency_s, threads, compare(_rates(twins[threads], rate), _rates(twins[1], rate)),
+                   tuple(run.run_id for run in (*twins[1], *twins[threads])))
             for (key, latency_s), twins in sorted(by_setting.items(), key=lambda entry: entry[0])
             for threads in sorted(twins) if threads > 1 and 1 in twins]
 

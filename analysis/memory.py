@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 from analysis.comparison import Estimate, Ratio, compare, estimate
@@ -14,7 +15,8 @@ CATEGORIES = ("parameters", "buffers", "gradients", "optimizer_state", "activati
 METHODS = ("plain", "checkpoint", "selective", "reversible")
 IN_GROUPS = ("checkpoint", "selective")
 """Methods that heed blocks_per_checkpoint; the others are the same with any."""
-NO_PART_OF_THE_SETTING = {"model", "method", "blocks_per_checkpoint", "batches", "warm_up_batches", "seed"}
+NO_PART_OF_THE_SETTING = {"model", "method", "blocks_per_checkpoint", "batches", "warm_up_batches", "seed",
+                          "profile"}
 
 
 class MemoryRun(NamedTuple):
@@ -29,6 +31,10 @@ class MemoryRun(NamedTuple):
     parameters: float | None
     batch_s: float | None
     noisy: bool | None
+    reserved_bytes: float | None = None
+    """What the allocator had taken from the device at its peak; a CPU's keeps no account."""
+    resident_bytes: float | None = None
+    """How much resident memory grew in the process that measured the peak."""
 
     @property
     def model(self) -> str:
@@ -80,6 +86,17 @@ class MemoryCell(NamedTuple):
         return next((run.saved_bytes for run in self.runs if run.saved_bytes is not None), None)
 
     @property
+    def reserved_bytes(self) -> float | None:
+        """Median over runs, as below."""
+        return median(known) if (known := [run.reserved_bytes for run in self.runs
+                                           if run.reserved_bytes is not None]) else None
+
+    @property
+    def resident_bytes(self) -> float | None:
+        return median(known) if (known := [run.resident_bytes for run in self.runs
+                                           if run.resident_bytes is not None]) else None
+
+    @property
     def noisy_runs(self) -> int:
         return sum(bool(run.noisy) for run in self.runs)
 
@@ -101,6 +118,7 @@ class Growth(NamedTuple):
 
     family: str
     method: str
+    blocks: int
     shallowest: MemoryCell
     deepest: MemoryCell
     fold: float
@@ -159,11 +177,11 @@ def find_growths(cells: Sequence[MemoryCell]) -> list[Growth]:
         if family and cell.saved_bytes and cell.layers:
             groups.setdefault((family, cell.method, cell.blocks), {})[cell.layers] = cell
     found = []
-    for (family, method, _), members in groups.items():
+    for (family, method, blocks), members in groups.items():
         if len(members) > 1:
             ordered = [members[layers] for layers in sorted(members)]
             saved = [cell.saved_bytes for cell in ordered if cell.saved_bytes]
-            found.append(Growth(family, method, ordered[0], ordered[-1], saved[-1] / saved[0],
+            found.append(Growth(family, method, blocks, ordered[0], ordered[-1], saved[-1] / saved[0],
                                 max(saved) / min(saved) - 1))
     return found
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-CURVE_SIZES = (1, 8, 64, 256, 512)
+CURVE_SIZES = (2, 8, 64, 256, 512)
+"""From two on: with small images batch norm has one value per channel of a single item and cannot train on it."""
 MOST = 65_536
 GUESSES = 8
 """After so many, halving: a line that bends would make guessing slow."""
 
 
 class FittingBatch(NamedTuple):
-    """`largest` is 0 when not even one item fits; `too_large` is None when the largest size there is fits."""
+    """`largest` is 0 when not even the smallest size asked about fits; `too_large` is None when the largest size there
+    is fits."""
 
     largest: int
     peak_bytes: float | None
@@ -22,9 +24,9 @@ class FittingBatch(NamedTuple):
 
 def largest_batch(peak_at: Callable[[int], float], limit_bytes: float) -> FittingBatch:
     """Exact: the answer fits and one item more does not, both by prediction."""
-    low, low_peak = 1, peak_at(1)
+    low, low_peak = CURVE_SIZES[0], peak_at(CURVE_SIZES[0])
     if low_peak > limit_bytes:
-        return FittingBatch(0, None, 1)
+        return FittingBatch(0, None, low)
     high: int | None = None
     other, other_peak = CURVE_SIZES[1], peak_at(CURVE_SIZES[1])
     if other_peak <= limit_bytes:

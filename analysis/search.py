@@ -18,7 +18,7 @@ from scipy.special import stdtr
 from analysis.comparison import Estimate, Ratio, compare, estimate
 
 FINETUNE, EXTRACT = "finetune", "extract"
-NOT_COMPARED = ("seed",)
+NOT_COMPARED = ("seed", "profile")
 """Of the settings that both sides have, the ones in which they may differ: a seed changes no time."""
 SHOWN = ("model", "train_images", "val_images", "epochs", "layers")
 """What every pair is named by anyway."""
@@ -71,6 +71,7 @@ class SpeedUp(NamedTuple):
     extract: Estimate
     ratio: Ratio
     noisy_runs: int
+    run_ids: tuple[str, ...] = ()
 
     @property
     def items(self) -> int:
@@ -132,7 +133,7 @@ def _speed_up(tuned: Cell, extracted: Cell, other: str) -> SpeedUp:
     val = asked.get("val_images") or tuned.runs[0].effective["val_images"]
     return SpeedUp(asked["model"], asked["train_images"], val, asked["epochs"], asked["layers"], other,
                    estimate(finetune_s), estimate(extract_s), compare(finetune_s, extract_s),
-                   tuned.noisy + extracted.noisy)
+                   tuned.noisy + extracted.noisy, tuple(run.run_id for run in (*tuned.runs, *extracted.runs)))
 
 
 def tell_apart(settings: Sequence[Mapping[str, Any]], shown: Collection[str] = SHOWN) -> list[str]:
@@ -147,44 +148,72 @@ class Agreement(NamedTuple):
     """Do models that score high also reach a high accuracy? `rho` is Spearman's, None with too few models."""
 
     score: str
+    setting: str
+    """What sets its runs apart from those of the other agreements; empty when there is one setting."""
     train: int
     models: list[str]
     scores: list[float]
     accuracies: list[float]
+    """Medians over the runs of a model, its seeds pooled."""
     rho: float | None
     chance: float | None
     """The share of all orders that would agree (or disagree) at least as strongly."""
+    tuned_seeds: list[int]
+    scored_seeds: list[int]
     noisy_runs: int
 
 
-def agreements(runs: Sequence[SearchRun], layers: str = "all") -> list[Agreement]:
-    """One per score, over the models that were both fine-tuned and scored on the same images in the same environment.
+class _Group(NamedTuple):
+    """Runs of one setting, by model. A seed draws other random weights of the same model: its runs are pooled."""
 
-    Where the chosen sweeps hold several sizes or settings, the group with the most models is taken.
-    """
+    params: Mapping[str, Any]
+    tuned: dict[str, list[SearchRun]]
+    scored: dict[str, list[SearchRun]]
+
+
+def agreements(runs: Sequence[SearchRun], layers: str = "all") -> list[Agreement]:
+    """One per setting and score, over the models that were both fine-tuned and scored on the same images in the same
+    environment; the setting with the most models first, of equal ones that with more images."""
     tuned = [cell for cell in gather_cells(runs, FINETUNE) if cell.params.get("layers") == layers
              and cell.values("val_accuracy")]
-    extracted = gather_cells(runs, EXTRACT)
-    groups: dict[str, dict[str, tuple[Cell, Cell]]] = {}
-    for a, b in ((a, b) for a in tuned for b in extracted if _alike(a, b)):
-        group = str(sorted((name, str(value)) for name, value in {**b.params, **a.params}.items()
-                           if name not in ("model", *NOT_COMPARED))) + a.environment_id
-        groups.setdefault(group, {})[a.params["model"]] = (a, b)
-    if not groups:
-        return []
-    largest = max(groups.values(), key=len)
-    found = []
-    for score in SCORES:
-        members = {model: cells for model, cells in largest.items() if cells[1].values(score)}
-        if not members:
-            continue
-        scores = [median(b.values(score)) for _, b in members.values()]
-        accuracies = [median(a.values("val_accuracy")) for a, _ in members.values()]
-        rho, chance = rank_correlation(scores, accuracies)
-        first = next(iter(members.values()))[0]
-        found.append(Agreement(score, first.params["train_images"], list(members), scores, accuracies, rho, chance,
-                               sum(a.noisy + b.noisy for a, b in members.values())))
-    return found
+    groups: dict[str, _Group] = {}
+    taken: set[tuple[str, int]] = set()
+    for a, b in ((a, b) for a in tuned for b in gather_cells(runs, EXTRACT) if _alike(a, b)):
+        params = {name: value for name, value in {**b.params, **a.params, "environment": a.environment_id}.items()
+                  if name not in ("model", *NOT_COMPARED)}
+        key = str(sorted((name, str(value)) for name, value in params.items()))
+        group = groups.setdefault(key, _Group(params, {}, {}))
+        for cell, side in ((a, group.tuned), (b, group.scored)):
+            members = side.setdefault(cell.params["model"], [])
+            # A cell comes once for every cell of the other side that it fits.
+            members += [run for run in cell.runs if (key, id(run)) not in taken]
+            taken |= {(key, id(run)) for run in cell.runs}
+    largest = sorted(groups.values(), key=lambda group: (-len(group.tuned), -group.params["train_images"]))
+    settings = tell_apart([group.params for group in largest], ())
+    found = [_agreement(group, setting, score) for group, setting in zip(largest, settings, strict=True)
+             for score in SCORES]
+    return [agreement for agreement in found if agreement]
+
+
+def _agreement(group: _Group, setting: str, score: str) -> Agreement | None:
+    scored = {model: having for model, members in group.scored.items() if (having := _with(members, score))}
+    if not scored:
+        return None
+    tuned = {model: _with(group.tuned[model], "val_accuracy") for model in scored}
+    scores = [median(run.metrics[score] for run in members) for members in scored.values()]
+    accuracies = [median(run.metrics["val_accuracy"] for run in members) for members in tuned.values()]
+    rho, chance = rank_correlation(scores, accuracies)
+    noisy = sum(bool(run.noisy) for side in (tuned, scored) for members in side.values() for run in members)
+    return Agreement(score, setting, group.params["train_images"], list(scored), scores, accuracies, rho, chance,
+                     _seeds(tuned), _seeds(scored), noisy)
+
+
+def _with(runs: Iterable[SearchRun], metric: str) -> list[SearchRun]:
+    return [run for run in runs if run.metrics.get(metric) is not None]
+
+
+def _seeds(members: Mapping[str, Sequence[SearchRun]]) -> list[int]:
+    return sorted({run.params.get("seed", 0) for runs in members.values() for run in runs})
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:

@@ -51,7 +51,9 @@ def find_prices(cells: Mapping[str, StrategyTimes], works: Mapping[str, Work]) -
         if priced <= 0:
             continue
         phases = cell.phases_s
-        taken = sum(phases.get(phase, 0.0) for phase in ("inference", "data_to_device", "plan", UNACCOUNTED))
+        # What ran at the same time counts once, or the prices would add up to more than was measured.
+        taken = sum(phases.get(phase, 0.0)
+                    for phase in ("inference", "data_to_device", "plan", UNACCOUNTED)) - cell.overlap_s
         load_s = phases.get("load_state", 0.0) / work.loads if work.loads else 0.0
         found[name] = Prices(item_s, call_s, taken / priced, load_s, head_s, head_item_s)
     return found

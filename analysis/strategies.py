@@ -29,9 +29,14 @@ class SearchRun(NamedTuple):
     block_item_s: float | None = None
     block_call_s: float | None = None
     """What a block costs per item and per call, measured before the search."""
+    bound_block_items: float | None = None
+    activation_peak_bytes: float | None = None
+    predicted_peak_bytes: float | None = None
+    kept_peak_bytes: float | None = None
     noisy: bool | None = None
     resumed: bool = False
     """Part of its work was done by an earlier attempt: its time is not that of a search."""
+    run_id: str = ""
 
 
 class StrategyTimes(NamedTuple):
@@ -43,8 +48,16 @@ class StrategyTimes(NamedTuple):
     seconds: Estimate
     phases_s: dict[str, float]
     """Means over runs, so that they add up to the mean of the whole; `unaccounted` is what no phase covers."""
+    overlap_s: float
+    """By how much the phases add up to more than the mean of the whole: on a device they can run at the same time."""
     block_items: float
+    bound_block_items: float | None
     loads: float
+    """Means over runs, as runs may have drawn different stores; None where a run does not tell."""
+    activation_peak_bytes: float | None
+    predicted_peak_bytes: float | None
+    kept_peak_bytes: float | None
+    """The highest over runs."""
     models: int
     items: int
     block_item_s: float | None
@@ -56,6 +69,7 @@ class StrategyTimes(NamedTuple):
     """Exhaustive's time over this one's; None for exhaustive itself and where it was not measured."""
     less_work: float | None
     """Exhaustive's block-item pairs over this one's."""
+    run_ids: tuple[str, ...] = ()
 
 
 def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
@@ -76,12 +90,15 @@ def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
         left = fmean(run.seconds for run in members) - sum(phases.values())
         if left > 0:
             phases[UNACCOUNTED] = left
+        bounds = [run.bound_block_items for run in members if run.bound_block_items is not None]
         found.append(StrategyTimes(
-            snapshots, setting, strategy, estimate([run.seconds for run in members]), phases,
-            fmean(run.block_items for run in members), fmean(run.loads for run in members), members[0].models,
-            members[0].items, _median(run.block_item_s for run in members),
+            snapshots, setting, strategy, estimate([run.seconds for run in members]), phases, max(-left, 0.0),
+            fmean(run.block_items for run in members), fmean(bounds) if len(bounds) == len(members) else None,
+            fmean(run.loads for run in members), _highest(run.activation_peak_bytes for run in members),
+            _highest(run.predicted_peak_bytes for run in members), _highest(run.kept_peak_bytes for run in members),
+            members[0].models, members[0].items, _median(run.block_item_s for run in members),
             _median(run.block_call_s for run in members), len(members), sum(bool(run.noisy) for run in members),
-            faster, less))
+            faster, less, tuple(run.run_id for run in members if run.run_id)))
     return sorted(found, key=lambda cell: (cell.setting, _place(cell.snapshots, STORES), cell.snapshots,
                                            _place(cell.strategy, ORDER)))
 
@@ -89,6 +106,10 @@ def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _place(name: str, order: tuple[str, ...]) -> int:

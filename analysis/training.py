@@ -4,6 +4,7 @@ several devices, loss curves. Everything is per cell over its runs, and only lik
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -30,6 +31,11 @@ class TrainingRun(NamedTuple):
     """Median over the batches."""
     actual_epoch_s: float
     noisy: bool | None
+    batch_norms: int | None = None
+    """Layers with statistics of the batch; None where the run did not say."""
+    start_up_s: float | None = None
+    """From asking for the run until the clock starts: process, data, model, warm-up."""
+    validation_s: float | None = None
 
     @property
     def method(self) -> str:
@@ -45,6 +51,12 @@ class TrainingRun(NamedTuple):
         """As seed 002 estimated it: images / batch x seconds per batch."""
         return self.train_images / self.global_batch_size * self.batch_s
 
+    @property
+    def device_images_per_s(self) -> float:
+        """Of one device, from the median batch: the loader's start, which weighs more in an epoch of fewer batches, is
+        not in it."""
+        return self.global_batch_size / self.batch_s / self.devices
+
 
 class TrainedCell(NamedTuple):
     """A cell over its runs. `against` is the time per image over plain training's; None where there is none alike."""
@@ -59,9 +71,15 @@ class TrainedCell(NamedTuple):
     why_not: str
     """Why it is not compared with plain training; empty where it is, or where it is plain training itself."""
     efficiency: Ratio | None
-    """Images per second over those of as many times one device; None with one device or without such a cell."""
+    """Images per second, from median batches, over those of as many times one device; None with one device or without
+    such a cell."""
     runs: int
     noisy_runs: int
+    run_ids: tuple[str, ...] = ()
+    plain_batch_size: int | None = None
+    """Per device, of the plain training in `against`, where it is another than the cell's own."""
+    start_up_s: Estimate | None = None
+    validation_s: Estimate | None = None
 
 
 class Published(NamedTuple):
@@ -92,11 +110,15 @@ class Curve(NamedTuple):
 
 
 class Likeness(NamedTuple):
-    """How far apart the curves of two cells are that saw the same batches: the largest relative difference."""
+    """How far apart the curves of two cells are that saw the same batches: the largest relative difference, infinite
+    where only one of them has a finite loss."""
 
     one: str
     other: str
     difference: float
+    own_statistics: bool = False
+    """The batches were split over other numbers of devices, and the model has batch norm: each device has statistics
+    of its own share, so that the curves need not agree."""
 
 
 def compare_methods(runs: Iterable[TrainingRun]) -> list[TrainedCell]:
@@ -118,13 +140,22 @@ def _summarise(members: list[TrainingRun], cells: list[list[TrainingRun]]) -> Tr
         first, estimate([run.batch_s for run in members]), estimate([run.image_s for run in members]), estimated,
         actual, actual.value / estimated.value,
         compare([run.image_s for run in members], [run.image_s for run in plain]) if plain else None, why_not,
-        compare([1 / run.image_s / run.devices for run in members], [1 / run.image_s for run in single])
+        compare([run.device_images_per_s for run in members], [run.device_images_per_s for run in single])
         if single and first.devices > 1 else None,
-        len(members), sum(bool(run.noisy) for run in members))
+        len(members), sum(bool(run.noisy) for run in members), tuple(run.run_id for run in members),
+        plain[0].device_batch_size if plain and plain[0].device_batch_size != first.device_batch_size else None,
+        _estimate_known(run.start_up_s for run in members), _estimate_known(run.validation_s for run in members))
+
+
+def _estimate_known(times_s: Iterable[float | None]) -> Estimate | None:
+    """A time of zero or less was not measured."""
+    known = [time_s for time_s in times_s if time_s and time_s > 0]
+    return estimate(known) if known else None
 
 
 def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[list[TrainingRun] | None, str]:
-    """Plain training with the same settings, at the same batch per device where there is one."""
+    """Plain training with the same settings, at the same batch per device where there is one; else at another, which
+    the ratio then holds too."""
     if run.method == BASELINE:
         return None, ""
     plain = [cell for cell in cells if cell[0].method == BASELINE]
@@ -160,10 +191,20 @@ def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> 
     found = []
     for one, other in combinations(first.values(), 2):
         a, b = runs[one.run_id], runs[other.run_id]
-        same = (a.global_batch_size == b.global_batch_size and len(one.losses) == len(other.losses)
+        same = (a.global_batch_size == b.global_batch_size
                 and _alike(a, b, ("method", "devices", "batch_size", "checkpoint_parallel", "profile", "threads",
                                   "workers", "train_images", "val_images")) and a.train_images == b.train_images)
         if same:
-            gap = max((abs(x - y) / abs(x) for x, y in zip(one.losses, other.losses, strict=True) if x), default=0.0)
-            found.append(Likeness(one.cell, other.cell, gap))
+            found.append(Likeness(one.cell, other.cell, _largest_gap(one.losses, other.losses),
+                                  a.devices != b.devices and bool(a.batch_norms or b.batch_norms)))
     return found
+
+
+def _largest_gap(one: Sequence[float], other: Sequence[float]) -> float:
+    """Relative. The same batches give as many losses: where some are missing they were not finite."""
+    if len(one) != len(other):
+        return math.inf
+    pairs = [(x, y) for x, y in zip(one, other, strict=True) if math.isfinite(x) or math.isfinite(y)]
+    if not all(math.isfinite(x) and math.isfinite(y) for x, y in pairs):
+        return math.inf
+    return max((abs(x - y) / abs(x) for x, y in pairs if x), default=0.0)

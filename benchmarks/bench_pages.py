@@ -31,11 +31,17 @@ from store.queries import count_rows, list_sweeps
 from ui.frame import PAGES
 
 ROUNDS = 15
-PAGE_LIMIT_S, FRAGMENT_LIMIT_S = 0.5, 0.1
+PAGE_LIMIT_S, COMPARE_LIMIT_S, FRAGMENT_LIMIT_S = 0.5, 0.7, 0.1
 FRAGMENT = "draw_live"
 """The function in pages/Live.py that is drawn every second."""
 OK_RUN = """SELECT r.run_id FROM runs r JOIN sample_summaries s USING (run_id) WHERE r.status = 'ok'
             ORDER BY s.count DESC, r.run_id LIMIT 1"""
+DOZEN = """SELECT run_id FROM (SELECT run_id, row_number() OVER (PARTITION BY sweep_id ORDER BY run_id) AS place
+           FROM runs WHERE status = 'ok' AND run_id NOT IN (SELECT target FROM deleted)
+           AND sweep_id NOT IN (SELECT target FROM deleted)) WHERE place = 1 ORDER BY hash(run_id) LIMIT 12"""
+"""Runs of twelve sweeps, from all over the store."""
+PAIR = """SELECT sweep_id FROM sweeps JOIN runs USING (sweep_id) WHERE sweeps.status = 'finished'
+          AND sweep_id NOT IN (SELECT target FROM deleted) GROUP BY sweep_id ORDER BY count(*) DESC, sweep_id LIMIT 2"""
 
 
 class Case(NamedTuple):
@@ -57,11 +63,16 @@ def find_cases() -> list[Case]:
     largest = max((sweep for sweep in sweeps if sweep["status"] == "finished"),
                   key=lambda sweep: sweep["planned_runs"])["sweep_id"]
     run_id = cursor.execute(OK_RUN).fetchall()[0][0]
+    dozen = ",".join(row[0] for row in cursor.execute(DOZEN).fetchall())
+    pair = ",".join(row[0] for row in cursor.execute(PAIR).fetchall())
     return [*(Case(page.title, page.file, {}) for page in PAGES),
             Case("Runs, one run open", "pages/Runs.py", {"run": run_id}),
             Case("Runs, a search", "pages/Runs.py", {"q": "bf16"}),
             Case("Runs, a tag", "pages/Runs.py", {"tag": "paper"}),
             Case("Runs, the largest sweep", "pages/Runs.py", {"sweep": largest}),
+            Case("Compare, 12 runs", "pages/Compare.py", {"items": dozen}),
+            Case("Compare, 12 runs, over time", "pages/Compare.py", {"items": dozen, "compare": "Over time"}),
+            Case("Compare, the two largest sweeps", "pages/Compare.py", {"items": pair}),
             Case("Live, the running sweep", "pages/Live.py", {"sweep": running}),
             Case("Live, the largest ended sweep", "pages/Live.py", {"sweep": largest})]
 
@@ -175,7 +186,8 @@ def main() -> None:
         "pages", "Seconds of a page's whole script on the server over a large store, AppTest's overhead included.",
         {"rows": rows, "empty_script_s": tell(empty), "pages": {name: tell(times) for name, times in pages.items()},
          "live_fragment": {name: tell(times) for name, times in parts.items()}},
-        [*(at_most(f"seconds of {name}", PAGE_LIMIT_S, middle(times.wall_s)) for name, times in pages.items()),
+        [*(at_most(f"seconds of {name}", COMPARE_LIMIT_S if name.startswith("Compare,") else PAGE_LIMIT_S,
+                   middle(times.wall_s)) for name, times in pages.items()),
          *(at_most(f"seconds of the fragment of {name}", FRAGMENT_LIMIT_S, middle(times.wall_s))
            for name, times in parts.items())])
 

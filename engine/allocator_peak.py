@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from engine.devices import forget_peaks
+
 
 class Allocation(NamedTuple):
     """One event of the CPU allocator: bytes are negative when they are given back."""
@@ -46,8 +48,7 @@ def allocator_peak(device: str) -> Iterator[Peak]:
 def _cuda_peak(device: str, peak: Peak) -> Iterator[None]:
     import torch
 
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
+    forget_peaks(device)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ The CUDA paths are written for a real GPU and have not run on one; tests drive t
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -76,6 +77,18 @@ def settle(device: str) -> None:
 
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
+
+
+def forget_peaks(device: str) -> None:
+    """On a GPU: give back what is free, and let the allocator's peaks begin now. What came before, such as the copies
+    of a gradient gate, is no part of them."""
+    import torch
+
+    if device.startswith("cuda"):
+        gc.collect()
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def choose_device(asked: str) -> str:

@@ -92,9 +92,17 @@ def fingerprint(torch_facts: dict[str, Any], gpus: Gpus, project: Path) -> Envir
         "git_dirty": _git_dirty(project),
         "variables": _variables(os.environ),
     }
-    # The id is of the text that a journal keeps, so that facts read back give the same id: a tuple is a list there.
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return Environment(hashlib.sha256(text.encode()).hexdigest()[:12], json.loads(text))
+    kept: dict[str, Any] = json.loads(_text(facts))
+    return Environment(environment_id_of(kept), kept)
+
+
+def environment_id_of(facts: dict[str, Any]) -> str:
+    """Of the text that a journal keeps, so that facts read back give the same id: a tuple is a list there."""
+    return hashlib.sha256(_text(facts).encode()).hexdigest()[:12]
+
+
+def _text(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def same_machine(gpus: Gpus) -> Callable[[Mapping[str, Any]], bool]:

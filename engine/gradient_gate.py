@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.models import MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,7 @@ OF_WHOLE = 1e-6
 """Per element: |difference| <= 1e-4 |gradient| + 1e-6 of the whole gradient's norm. A bias before batch norm has a true
 gradient of zero, so a purely relative test would fail a correct method."""
 STATISTICS = 1e-5
+LARGEST_SIDE, MOST_TOKENS = 64, 16
 
 
 class GateFailed(RuntimeError):
@@ -38,6 +42,15 @@ class Gate(NamedTuple):
         return not self.problem
 
 
+def gate_size(model: str, size: int) -> int:
+    """The side of an image, or the tokens of a text, that is enough to compare gradients on. A network that is built
+    for one image size keeps it."""
+    entry = MODELS[model]
+    if entry.kind == "text":
+        return min(size, MOST_TOKENS)
+    return size if entry.size_multiple > 1 else min(size, LARGEST_SIDE)
+
+
 def check_gradients(model: Any, method: Callable[[Any], Any], inputs: torch.Tensor, labels: torch.Tensor,
                     seed: int = 0) -> Gate:
     """One backward pass of two copies of the model, plain and under the method. The model itself stays untouched.
@@ -45,16 +58,31 @@ def check_gradients(model: Any, method: Callable[[Any], Any], inputs: torch.Tens
     In double precision: in single precision an input that RevNet-18 computes again can fall on the other side of a
     ReLU, which moves the gradient by up to 6e-3 of its norm though nothing is wrong.
     """
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    return compare(*_train_both([copy.deepcopy(model).double() for _ in range(2)], method, inputs, labels, seed))
+
+
+def error_in_precision(model: Any, method: Callable[[Any], Any], inputs: torch.Tensor, labels: torch.Tensor,
+                       precision: Any, seed: int = 0) -> float:
+    """The same error as a run has it, rounding included: told beside the gate's, not judged by it."""
+    pair = [copy.deepcopy(model) for _ in range(2)]
+    return compare(*_train_both(pair, method, inputs, labels, seed, precision)).error
+
+
+def _train_both(pair: list[Any], method: Callable[[Any], Any], inputs: Any, labels: Any, seed: int,
+                precision: Any = None) -> tuple[Any, Any]:
+    """Two copies of a model, with the gradients of plain training and of the method."""
     import torch
 
-    reference, candidate = copy.deepcopy(model).double().train(), copy.deepcopy(model).double().train()
-    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    reference, candidate = (network.train() for network in pair)
     if hasattr(reference, "reversible"):
         reference.reversible = False
     for network in (reference, method(candidate)):
         torch.manual_seed(seed)  # dropout falls alike
-        torch.nn.functional.cross_entropy(network(inputs), labels).backward()
-    return compare(reference, candidate)
+        with precision or nullcontext():
+            loss = torch.nn.functional.cross_entropy(network(inputs), labels)
+        loss.backward()
+    return reference, candidate
 
 
 def compare(reference: Any, candidate: Any) -> Gate:

@@ -24,6 +24,11 @@ class Home:
         return self.root / "cache"
 
     @property
+    def noise_check(self) -> Path:
+        """The last one; another takes its place."""
+        return self.root / "noise-check.json"
+
+    @property
     def store(self) -> Path:
         return self.root / "phaselab.duckdb"
 
@@ -70,6 +75,11 @@ class SweepFolder:
     @property
     def log(self) -> Path:
         return self.path / "sweep.log"
+
+    @property
+    def bundle(self) -> Path:
+        """There for a sweep that came in a bundle: its manifest."""
+        return self.path / "bundle.json"
 
     def request(self, session: int) -> Path:
         return self.path / f"request-{session:04d}.json"

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,13 +166,25 @@ class Annotation(Line, tag="annotation"):
     at: str
 
 
+class BoardAct(Line, tag="board"):
+    """What a person did to a board. `number` orders the acts of one moment; `figure` is what a frozen item shows."""
+
+    board_id: str
+    act: str
+    at: str
+    number: int = 0
+    item_id: str = ""
+    value: dict[str, Any] = {}
+    figure: dict[str, Any] | None = None
+
+
 class Check(Line, tag="check"):
     crc: int
 
 
 Record = (
     Session | Turn | SessionEnd | EnvironmentSeen | Event | RunStart | RunProcess | RunEnd | Stage | Effective
-    | Batches | Samples | Metric | File | Annotation | Check
+    | Batches | Samples | Metric | File | Annotation | BoardAct | Check
 )
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
@@ -220,8 +232,7 @@ class JournalWriter:
                 self._write_block()
 
     def _write_block(self) -> None:
-        lines = b"\n".join(self._buffer) + b"\n"
-        block = lines + _encoder.encode(Check(zlib.crc32(lines))) + b"\n"
+        block = _close_block(self._buffer)
         # Asked of the file: a process of the same run may have written to it since, in turns.
         end = os.lseek(self._file, 0, os.SEEK_END)
         try:
@@ -247,6 +258,16 @@ class JournalWriter:
         finally:
             os.close(self._file)
             self._file = -1
+
+
+def encode_block(records: Iterable[Line]) -> bytes:
+    """A journal of one block, for a place where no file is."""
+    return _close_block([_encoder.encode(record) for record in records])
+
+
+def _close_block(lines: list[bytes]) -> bytes:
+    content = b"\n".join(lines) + b"\n"
+    return content + _encoder.encode(Check(zlib.crc32(content))) + b"\n"
 
 
 class Block(NamedTuple):

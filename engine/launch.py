@@ -96,7 +96,7 @@ def _at_rest(home: Home, sweep_id: str) -> tuple[SweepFolder, SweepState]:
     state = read_state(folder)
     if not state.specs:
         raise InputError(f"sweep {folder.sweep_id} never started (see {folder.log.name} in its folder); launch it anew")
-    if state.source == IMPORTED:
+    if state.source == IMPORTED or folder.bundle.exists():
         raise InputError(f"sweep {folder.sweep_id} was imported; runs of this machine do not go into it: launch a "
                          "sweep of its own")
     return folder, state

@@ -41,14 +41,26 @@ def apply_method(model: Any, method: Method, blocks_per_checkpoint: int = 1) -> 
         return plain
     stem, *body, head = [block.module for block in cut(model)]
     groups = [[stem], *(body[at : at + blocks_per_checkpoint] for at in range(0, len(body), blocks_per_checkpoint))]
+    if method == "selective":
+        _keep_what_is_kept(groups)
     checkpointed: torch.nn.Module = _checkpointed_class()(groups, head, method == "selective")
     return checkpointed
+
+
+def _keep_what_is_kept(groups: list[list[Any]]) -> None:
+    """An activation in place would write over the result of a convolution that backward gets back as it was."""
+    for block in (block for group in groups for block in group):
+        for module in block.modules():
+            if getattr(module, "inplace", False):
+                module.inplace = False
 
 
 @cache
 def _checkpointed_class() -> Any:
     from torch import nn
+    from torch.nn.modules.dropout import _DropoutNd
     from torch.utils.checkpoint import checkpoint
+    from torchvision.ops import StochasticDepth
 
     class Checkpointed(nn.Module):  # type: ignore[misc]
         """Of the stem and of each group of blocks only the input is kept. The head, which is small, is run as it is."""
@@ -61,8 +73,10 @@ def _checkpointed_class() -> Any:
         def forward(self, inputs: Any) -> Any:
             held = inputs
             for group in self.groups:
-                # Dropout must fall alike both times; a network without it is spared the copies of the generator.
-                random = any(isinstance(module, nn.Dropout) and module.p > 0 for module in group.modules())
+                # What is dropped must be the same both times; a network that drops nothing is spared the copies of
+                # the generator.
+                random = any(isinstance(module, _DropoutNd | StochasticDepth) and module.p > 0
+                             for module in group.modules())
                 held = checkpoint(group, held, use_reentrant=False, preserve_rng_state=random and not _is_fake(held),
                                   context_fn=partial(_contexts, group, self.selective))
             return self.head(held)

@@ -46,21 +46,23 @@ class ModelEntry:
     classes: int = PRETRAINED_CLASSES
     """How many it is built with when nobody says; pretrained weights are for 1000 only."""
     pretrained: bool = True
+    norm_stride: int | None = None
+    """Image pixels per pixel of the last map that batch norm sees, along a side; None without batch norm."""
 
 
 def _convolutional(name: str, torchvision_name: str, summary: str) -> ModelEntry:
     # Any size runs, even 1 px, but five halvings leave nothing to look at below 32. At exactly 32 the last map is
     # 1 x 1 and batch norm cannot train on a batch of one image (33 px can).
-    return ModelEntry(name, "vision", torchvision_name, 1, 32, summary)
+    return ModelEntry(name, "vision", torchvision_name, 1, 32, summary, norm_stride=32)
 
 
 def _transformer(name: str, patch_size: int, summary: str) -> ModelEntry:
     return ModelEntry(name, "vision", name, patch_size, patch_size, summary)
 
 
-def _small(name: str, summary: str) -> ModelEntry:
+def _small(name: str, norm_stride: int, summary: str) -> ModelEntry:
     # Two or three halvings only; RevNets and the networks seed 003 compares them with have 100 classes.
-    return ModelEntry(name, "vision", "", 1, 8, summary, classes=100, pretrained=False)
+    return ModelEntry(name, "vision", "", 1, 8, summary, classes=100, pretrained=False, norm_stride=norm_stride)
 
 
 def _text(name: str, summary: str) -> ModelEntry:
@@ -82,10 +84,10 @@ MODELS: dict[str, ModelEntry] = {
         _transformer("vit_l_16", 16, "vision transformer, large, 16 px patches, 24 encoder layers"),
         _transformer("vit_b_32", 32, "vision transformer, base, 32 px patches, 12 encoder layers"),
         _transformer("vit_l_32", 32, "vision transformer, large, 32 px patches, 24 encoder layers"),
-        *(_small(f"revnet_{units}", f"reversible network, 3 stages of {units} units") for units in (3, 5, 9, 18)),
-        _small("adjusted_resnet18", "narrow residual network without pooling in its stem, 8 basic blocks"),
-        _small("adjusted_resnet34", "narrow residual network without pooling in its stem, 16 basic blocks"),
-        _small("adjusted_resnet50", "narrow residual network without pooling in its stem, 16 bottleneck blocks"),
+        *(_small(f"revnet_{units}", 4, f"reversible network, 3 stages of {units} units") for units in (3, 5, 9, 18)),
+        _small("adjusted_resnet18", 8, "narrow residual network without pooling in its stem, 8 basic blocks"),
+        _small("adjusted_resnet34", 8, "narrow residual network without pooling in its stem, 16 basic blocks"),
+        _small("adjusted_resnet50", 8, "narrow residual network without pooling in its stem, 16 bottleneck blocks"),
         _text("bert", "BERT base, 12 layers, from its configuration"),
         _text("roberta", "RoBERTa base, 12 layers, from its configuration"),
     )

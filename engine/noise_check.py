@@ -69,7 +69,7 @@ class NoiseCheck(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def kept_at(home: Home) -> Path:
-    return home.root / "noise-check.json"
+    return home.noise_check
 
 
 def read_last(home: Home) -> NoiseCheck | None:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import torch
 
-Method = Literal["baseline", "checkpointing", "dp", "ddp", "fsdp"]
-ONE_DEVICE: tuple[Method, ...] = ("baseline", "checkpointing")
+Method = Literal["baseline", "checkpointing", "reversible", "dp", "ddp", "fsdp"]
+ONE_DEVICE: tuple[Method, ...] = ("baseline", "checkpointing", "reversible")
 IN_RANKS: tuple[Method, ...] = ("ddp", "fsdp")
 
 
 def rank_device(asked: str, rank: int, ranks: int) -> str:
-    """Each rank its own GPU; `auto` is the CPU where there are fewer GPUs than ranks."""
+    """Each rank its own GPU; `auto` is the CPU where there is none; where there are some but too few, a cell is
+    skipped before it comes here."""
     import torch
 
     if asked == "cpu" or (asked == "auto" and torch.cuda.device_count() < ranks):
@@ -60,10 +61,13 @@ def _shard(model: Any, device: str, devices: int) -> None:
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(device.partition(":")[0], (devices,))
-    parts: list[Any] = []
-    for child in model.children():
-        parts += child.children() if isinstance(child, nn.ModuleList) else [child]
-    for part in parts:
+
+    def parts(parent: Any) -> list[Any]:
+        """Lists are looked into, since they do not compute: checkpointed groups, stages of a RevNet."""
+        return [part for child in parent.children()
+                for part in (parts(child) if isinstance(child, nn.ModuleList) else [child])]
+
+    for part in parts(model):
         if any(True for _ in part.parameters()):
             fully_shard(part, mesh=mesh)
     fully_shard(model, mesh=mesh)

@@ -62,6 +62,10 @@ def keep(home: Home, key: str, peak_bytes: int) -> None:
         write_atomically(kept_at(home), json.dumps({"torch": _torch_version(), "peak_bytes": newest}).encode())
 
 
+MACHINE_BUSY = ("this machine is being measured now, by another lab, or someone else is predicting; try again when "
+                "that has ended")
+
+
 class Predictor:
     """A helper process that has torch loaded, from the first question that is not answered yet until the end."""
 
@@ -136,10 +140,8 @@ def main() -> None:
     """A question per line in, an answer per line out, until the input ends."""
     lock = queue.MachineLock()
     if not lock.try_to_take():
-        busy = ("this machine is being measured now, by another lab, or someone else is predicting; try again when "
-                "that has ended")
         for _ in sys.stdin:
-            print(json.dumps({"error": busy}), flush=True)
+            print(json.dumps({"error": MACHINE_BUSY}), flush=True)
         return
     from engine.predict_memory import predict_memory
 

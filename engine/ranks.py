@@ -66,7 +66,7 @@ def launch_ranks(work: Callable[[int], Any], count: int, folder: Path, name: str
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        answers: dict[int, Any] = elastic_launch(config, _in_rank)(work, folder)
+        answers: dict[int, Any] = elastic_launch(config, _in_rank)(work, folder, os.getpid())
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         raise _explain(exits, count, folder, kills_before) from None
@@ -80,16 +80,24 @@ def rank_log(folder: Path, rank: int) -> Path:
 def end_with_rank(worker: int) -> None:
     """First in each loader worker of a rank. The worker has copies of the rank's pipes and sockets: while it lives, a
     dead rank looks alive to the launcher and to its partners, and it would look for its parent every 5 s only."""
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
     from torch.multiprocessing import _prctl_pr_set_pdeathsig
 
     _prctl_pr_set_pdeathsig(signal.SIGKILL)
 
 
-def _in_rank(work: Callable[[int], Any], folder: Path) -> Any:
+def _in_rank(work: Callable[[int], Any], folder: Path, run_pid: int) -> Any:
     """The process of one rank. SIGTERM raises Cancelled in it, as in the run: what it has measured reaches the journal
-    when another rank has failed or the run is cancelled."""
+    when another rank has failed or the run is cancelled. The kernel ends it with the run's process, also when that and
+    the sweep's are killed at once and nobody is left to end the group."""
     import torch.distributed
 
+    _end_with_parent()
+    if os.getppid() != run_pid:  # it went before the kernel was asked
+        os._exit(1)
     rank = int(os.environ["RANK"])
     if rank > 0:
         log_to(rank_log(folder, rank))

@@ -23,7 +23,8 @@ ADJUSTED_WIDTHS = (32, 32, 64, 128)
 
 
 def build_revnet(units_per_stage: int, classes: int) -> torch.nn.Module:
-    """RevNet n-n-n. `reversible` chooses how it trains: computing inputs again, or plain autograd keeping them."""
+    """RevNet n-n-n. It trains plainly, as every model does; with `reversible` set it computes inputs again instead of
+    keeping them (engine/memory_methods.py)."""
     network: torch.nn.Module = _revnet_class()(units_per_stage, classes)
     return network
 
@@ -99,7 +100,7 @@ def _revnet_class() -> Any:
     class RevNet(nn.Module):  # type: ignore[misc]
         def __init__(self, units_per_stage: int, classes: int) -> None:
             super().__init__()
-            self.reversible = True
+            self.reversible = False
             self.stem = nn.Sequential(nn.Conv2d(3, WIDTHS[0], 3, padding=1), nn.BatchNorm2d(WIDTHS[0]))
             self.stages = nn.ModuleList()
             source = WIDTHS[0] // 2

@@ -5,7 +5,7 @@ The strategies differ only in the rounds and in the plans that they ask for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from engine.search_checkpoint import Checkpoint
 from engine.search_costs import peak_bytes_of
 from engine.search_executor import Counts, Executor, Scored, Timer
 from engine.search_plan import SCORE_EVERY, Plan, Round, Strategy, better_half, lower_bound, plan_round, plan_rounds
+from engine.search_steps import Kind
 from engine.search_tree import BlockCost, Snapshot
 
 
@@ -121,6 +122,34 @@ class _Shares:
         due = min(self._items * self._done // self._pairs, self._items) - self._given
         self._given += due
         return due
+
+
+PROFILED_RUNS = 300
+"""Blocks that a profile goes through: a trace of a large store's whole chunk could not be opened."""
+
+
+def run_some_blocks(plan: Plan, executor: Executor) -> None:
+    """The first blocks of the plan on its first chunk, untimed, without loading and scoring."""
+    first = plan.passes[0]
+    executor.execute_untimed(plan, first_runs(first.in_chunk(0), PROFILED_RUNS), first.chunks[0])
+
+
+def first_runs(steps: Iterable[tuple[int, int, int]], most: int) -> Iterator[tuple[int, int, int]]:
+    """Steps up to so many block runs, then the release of what they leave alive."""
+    alive: set[int] = set()
+    runs = 0
+    for step in steps:
+        kind, at, _ = step
+        if kind in (Kind.RUN, Kind.RERUN):
+            if runs == most:
+                break
+            runs += 1
+        if kind in (Kind.TAKE, Kind.RUN, Kind.RERUN):
+            alive.add(at)
+        elif kind == Kind.RELEASE:
+            alive.discard(at)
+        yield step
+    yield from ((int(Kind.RELEASE), node, -1) for node in alive)
 
 
 def measure_peak(plan: Plan, executor: Executor, device: str) -> int:

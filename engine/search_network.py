@@ -51,6 +51,18 @@ def torchvision_network(model: str, image_size: int) -> dict[str, Any]:
     return {"family": "torchvision", "model": model, "image_size": image_size}
 
 
+def size_problem(network: dict[str, Any], image_size: int) -> str | None:
+    """Why a stored network cannot run on items of this size, without a full stop; None when it can."""
+    if network.get("family") != "torchvision":
+        return None
+    model, made_for = network["model"], network["image_size"]
+    if problem := image_size_problem(model, image_size, "random"):
+        return problem.rstrip(".")
+    if MODELS[model].size_multiple > 1 and image_size != made_for:
+        return f"image_size={image_size}: {model} was imported for {made_for} px and takes no other"
+    return None
+
+
 def cut_features(model: torch.nn.Module, network: dict[str, Any]) -> list[Block]:
     """A torchvision model as blocks that end with the features its last layer would have read."""
     remove_head(model)

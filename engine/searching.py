@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.blocks import Block, join, join_heads
 from engine.file_cache import cached_share, set_cache
+from engine.profiling import profile_batches
 from engine.scores import Features, score_linear
 from engine.search_models import build_blocks, part_begins
 from engine.splits import open_loader, open_split
@@ -90,6 +93,9 @@ class Search:
         with self.stage("score"):
             self.score(features, meaningful=activations is None)
         self.record(features)
+        if params.profile:
+            profile_batches(self.recorder, self.device, loader if activations is None else repeat((activations, None)),
+                            partial(self.run_batch, model))
 
     def open_data(self) -> Any:
         import torch
@@ -190,6 +196,11 @@ class Search:
                     found.append(model(batch))
                 self.clock.end_batch(len(batch))
         return [found]
+
+    def run_batch(self, model: torch.nn.Module, items: torch.Tensor, _labels: Any) -> None:
+        """Outside the clock; of several separate models the last."""
+        with self.no_gradients(), self.precision:
+            model(items.to(self.device))
 
     def score(self, features: list[list[torch.Tensor]], meaningful: bool) -> None:
         """One linear layer per model. The features of a part are of one batch again and again: what they score says

@@ -99,6 +99,12 @@ def precision_setting() -> Any:
     return setting("fp32", title="Precision", help="bf16 and fp16 run the forward pass under autocast.")
 
 
+def profile_setting() -> Any:
+    return setting(False, title="Profile",
+                   help="Afterwards, up to three more batches under torch's profiler: a trace and the top operators "
+                        "are kept as files of the run. The measured ones are not touched.")
+
+
 def check_image_sets(names: Iterable[str], cache: Path) -> None:
     """Each set is there and readable, or one sentence about the first that is not."""
     for name in sorted(set(names)):

@@ -1,9 +1,12 @@
 """Live: how a sweep stands, what is measured now, where its time goes; once a second, for any number of viewers."""
 
+from functools import partial
+
 import streamlit as st
 
 from begin import begin, notice_ends, show_messages
 from engine import queue
+from engine.bundles import bundle_bytes, is_at_rest
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
 from hand import HAND
@@ -13,7 +16,9 @@ from ui.frame import empty_state, set_tab_title
 from ui.links import choose
 from ui.live_page import (
     CURVES,
+    OPEN,
     draw_buttons,
+    draw_endings,
     draw_now,
     draw_progress,
     draw_queue,
@@ -65,8 +70,13 @@ def draw_live() -> None:
     line = queue.read_queue(lab.home)
     entry = line.find(chosen)
     paused = queue.is_paused(line, chosen)
-    draw_progress(sweep, run is None, line.entries.index(entry) if entry else 0, paused)
-    draw_buttons(sweep, entry and entry.state == "waiting", bool(entry and entry.paused), lab.viewer, act)
+    draw_progress(sweep, line.entries.index(entry) if entry else 0, paused)
+    ended = entry is None and sweep["status"] not in OPEN and is_at_rest(lab.home.sweep(chosen))
+    draw_buttons(sweep, entry and entry.state == "waiting", bool(entry and entry.paused), lab.viewer, act,
+                 partial(bundle_bytes, lab.home, chosen) if ended else None)
+    draw_endings(sweep, run is None)
+    if lab.home.sweep(chosen).bundle.exists():
+        st.caption("Measured elsewhere: it came in a bundle. Its environment is that of its own machine.")
     if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)
     draw_now(pictures, finished, lab.home.sweep(chosen).run_log(run["run_id"], run["attempt"]) if run else None)

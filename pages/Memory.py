@@ -6,7 +6,14 @@ from analysis.memory import group_cells
 from begin import begin
 from predicting import predict_batches
 from store.max_batch import list_limits, published_limits
-from store.memory import memory_runs, memory_sweeps, other_endings, published_revnets, step_moments
+from store.memory import (
+    memory_runs,
+    memory_sweeps,
+    other_endings,
+    published_peaks,
+    published_revnets,
+    step_moments,
+)
 from ui.frame import empty_state
 from ui.links import choose_many
 from ui.max_batch_view import draw_max_batch
@@ -43,7 +50,7 @@ def invite() -> None:
     sentence = ("No training step's memory has been measured yet." if not sweeps else
                 "No run of these sweeps has a peak yet: they have not finished, or they failed." if chosen else
                 "Choose a sweep, or launch one.")
-    empty_state(sentence, "Launch the small RevNets: three depths, about two minutes", "pages/Launch.py",
+    empty_state(sentence, "Launch the small RevNets and ResNets: under a minute", "pages/Launch.py",
                 query={"preset": "seed-003-memory-small"})
     draw_published([], published)
 
@@ -64,8 +71,12 @@ def draw_largest() -> None:
     predict_batches(lab)
 
 
+def draw_times() -> None:
+    draw_tradeoff(cells, lab.keeper.once("published peaks", lambda: published_peaks(lab.ask)))
+
+
 parts = {"One step": lambda: draw_step(cells, moments_of), "Depth": lambda: draw_depth(cells, published),
-         "Memory against time": lambda: draw_tradeoff(cells), "Predicted and measured": lambda: draw_errors(cells)}
+         "Memory against time": draw_times, "Predicted and measured": lambda: draw_errors(cells)}
 drawn = {**{title: draw if cells else invite for title, draw in parts.items()}, "Largest batch": draw_largest}
 # Only the open tab is drawn: the charts of the others would cost more than the page.
 for tab, draw in zip(st.tabs(list(drawn), on_change="rerun", key="view", bind="query-params"), drawn.values(),

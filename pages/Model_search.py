@@ -9,7 +9,7 @@ from engine.registry import default_values
 from store.search import published_pairs, search_runs, search_sweeps
 from ui.frame import empty_state
 from ui.links import choose_many
-from ui.search_agreement import draw_agreement
+from ui.search_agreement import draw_agreement, too_few_models
 from ui.search_bottlenecks import draw_bottlenecks
 from ui.search_scenarios import draw_scenarios
 from ui.search_speedup import draw_speed_up
@@ -26,9 +26,9 @@ def invite(sentence: str, preset: str, button: str) -> None:
     empty_state(sentence, button, "pages/Launch.py", query={"preset": preset})
 
 
-def invite_pair() -> None:
-    invite("There is no model that was both fine-tuned and extracted with the same settings in the chosen sweeps.",
-           "search-finetune-small", "Launch the small fine-tuning, about two minutes")
+def invite_pair(sentence: str = "There is no model that was both fine-tuned and extracted with the same settings in "
+                                "the chosen sweeps.") -> None:
+    invite(sentence, "search-finetune-small", "Launch the small fine-tuning, about two minutes")
     invite("Its counterpart:", "search-extract-small", "Launch the small extraction, about a minute")
 
 
@@ -51,6 +51,9 @@ def agreement() -> None:
     found = agreements(runs)
     if found:
         draw_agreement(found)
+        if too_few_models(found):
+            invite_pair("An agreement needs five models that were fine-tuned and extracted with the same settings: add "
+                        "models to these sweeps, or launch the small pair, which has five.")
     else:
         invite_pair()
 

@@ -1,10 +1,14 @@
 """Runs: find any run again, open it, tag it, put it away."""
 
+from functools import partial
+from io import BytesIO
 from typing import Any
 
 import streamlit as st
 
 from begin import begin, toast
+from engine.bundle_file import open_bundle
+from engine.bundles import BROWSER_UNPACKED_BYTES, bundle_bytes, import_bundle, is_at_rest
 from engine.erasing import erase
 from engine.importing import import_content
 from engine.measurement_file import MOST_BYTES, read_measurements
@@ -23,10 +27,12 @@ from store.browse import (
     sweep_of,
 )
 from store.compaction import compact, list_deleted
+from store.database import try_reading
 from store.queries import find_run_ids
-from ui.edit_bar import ask_before_erase, draw_edit_bar, draw_undo
-from ui.frame import empty_state
+from ui.edit_bar import ask_before_erase, draw_bundle_button, draw_edit_bar, draw_undo
+from ui.frame import draw_compare, empty_state, safe
 from ui.import_box import Actions, draw_import
+from ui.picking import draw_compare_link
 from ui.run_page import draw_run
 from ui.runs_table import MOST_ROWS, ROWS_SHOWN, draw_filters, draw_published, draw_table
 
@@ -57,7 +63,21 @@ def bring_in(content: bytes, source: str, experiment: str, name: str) -> bool:
     return bool(done)
 
 
-IMPORTING = Actions(lambda content, source, name: read_measurements(content, source, find(name)), bring_in, MOST_BYTES)
+def look_into(content: bytes, source: str) -> Any:
+    with open_bundle(BytesIO(content), source, BROWSER_UNPACKED_BYTES) as bundle:
+        return bundle.manifest
+
+
+def bring_in_bundle(content: bytes, source: str) -> bool:
+    done = lab.do(import_bundle, lab.home, BytesIO(content), source, try_reading, BROWSER_UNPACKED_BYTES, say=st.error)
+    if done:
+        st.query_params.from_dict({"sweep": done.sweep_id})
+        toast(safe(done.sentence), ":material/check:")
+    return bool(done)
+
+
+IMPORTING = Actions(lambda content, source, name: read_measurements(content, source, find(name)), bring_in, MOST_BYTES,
+                    look_into, bring_in_bundle)
 
 
 def open_run(run_id: str) -> None:
@@ -84,6 +104,7 @@ def draw_one(run_id: str) -> None:
             launch_and_watch(lab, make_spec(again))
         st.page_link("pages/Launch.py", label="Change it and launch", icon=":material/edit:",
                      query_params={"from_run": run_id})
+        draw_compare([run_id.rsplit("-", 1)[0]], "Compare its cell")
         shown = next((state for state in ("erased", "deleted", "archived") if about[state]), "current")
         draw_edit_bar([run_id], "this run", shown, choices["tags"], about["note"], lab.viewer, edit, "one")
     draw_undo(edit)
@@ -114,12 +135,16 @@ def draw_all() -> None:
             if len(selected) == 1:
                 st.button("Open this run", icon=":material/open_in_full:", type="primary", on_click=open_run,
                           args=selected)
+            draw_compare_link(selected, len(selected))
             note = annotations_of(lab.ask, selected[0])["note"] if len(selected) == 1 else ""
             draw_edit_bar(selected, what, filters.shown, choices["tags"], note, lab.viewer, edit, "rows")
         elif filters.sweep_id and total:
             st.markdown("**This sweep**")
             st.page_link("pages/Live.py", label="Its result", icon=":material/monitoring:",
                          query_params={"sweep": filters.sweep_id})
+            draw_compare([filters.sweep_id], "Compare")
+            if is_at_rest(lab.home.sweep(filters.sweep_id)):
+                draw_bundle_button(filters.sweep_id, partial(bundle_bytes, lab.home, filters.sweep_id))
             note = annotations_of(lab.ask, filters.sweep_id)["note"]
             draw_edit_bar([filters.sweep_id], "this sweep", filters.shown, choices["tags"], note, lab.viewer, edit,
                           "sweep")

@@ -20,13 +20,14 @@ from ui.training_page import (
 
 lab = begin("Training")
 published = lab.keeper.once("published training", lambda: published_training(lab.ask))
-sweeps = lab.keeper.once("training sweeps", lambda: training_sweeps(lab.ask))
+asked = str(st.query_params.get("sweep", ""))[:200]
+sweeps = lab.keeper.once(("training sweeps", asked), lambda: training_sweeps(lab.ask, asked))
 if sweeps.empty:
-    empty_state("Nothing has been trained yet. The small preset takes about two minutes: plain, checkpointing, DDP and "
-                "FSDP.", "Launch the training methods", "pages/Launch.py", query={"preset": "seed-002-training-small"})
+    empty_state("Nothing has been trained yet. The small preset takes under a minute: plain, checkpointing, DDP "
+                "and FSDP.", "Launch the training methods", "pages/Launch.py",
+                query={"preset": "seed-002-training-small"})
     draw_published(published)
     st.stop()
-asked = str(st.query_params.get("sweep", ""))[:200]
 rows = {row.sweep_id: row for row in sweeps.itertuples()}
 if asked and asked not in rows:
     st.warning("There is no training sweep with this id: it was deleted, or it asks another question. Here is another "

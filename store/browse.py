@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.cells import CellTimes, RunTimes, time_cells
 from analysis.expectation import PastRun, work_of
 from store.queries import GIVEN_PHASES, KEPT, Answer, ask
+from store.schema import ERASED
 
 VARYING_SHOWN = 8
 CELLS_SHOWN = 40
@@ -48,7 +49,7 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[Ce
     found = ask(connection, """
         WITH members AS (SELECT run_id, cell_key, noisy, started_at FROM runs WHERE sweep_id = $sweep_id
                          AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted))
-        SELECT m.cell_key, m.noisy, n.items, n.end_to_end_s, coalesce(p.phases, n.given) AS phases
+        SELECT m.run_id, m.cell_key, m.noisy, n.items, n.end_to_end_s, coalesce(p.phases, n.given) AS phases
         FROM members m
         JOIN (SELECT run_id, max(value) FILTER (name = 'items') AS items,
                      max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s,
@@ -62,8 +63,8 @@ def sweep_cells(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[Ce
         ORDER BY m.started_at""", {"sweep_id": sweep_id, "given": [f"{phase}_s" for phase in GIVEN_PHASES]})
     values = cell_values(connection, sweep_id, varying_parameters(
         connection, "sweep_id = $sweep_id", {"sweep_id": sweep_id}))
-    cells = time_cells(RunTimes(row["cell_key"], row["items"], row["end_to_end_s"], row["phases"] or {}, row["noisy"])
-                       for row in found)
+    cells = time_cells(RunTimes(row["cell_key"], row["items"], row["end_to_end_s"], row["phases"] or {}, row["noisy"],
+                                row["run_id"]) for row in found)
     return [cell._replace(cell=label_cell(own) if (own := values.get(cell.cell)) else "the only cell",
                           values=values.get(cell.cell, {})) for cell in cells]
 
@@ -88,7 +89,7 @@ def sweep_results(connection: duckdb.DuckDBPyConnection, sweep_id: str, limit: i
 
 def in_natural_order(cells: list[CellTimes]) -> list[CellTimes]:
     """By label, numbers inside it as numbers: batch_size=8 before batch_size=32."""
-    return sorted(cells, key=lambda cell: _natural(cell.cell))
+    return sorted(cells, key=lambda cell: natural(cell.cell))
 
 
 def cell_values(connection: duckdb.DuckDBPyConnection, sweep_id: str, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -180,10 +181,11 @@ def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: i
                array_to_string(list_sort(list_distinct(list_concat(coalesce(t.tags, []), coalesce(st.tags, [])))),
                                ', ') AS tags,
                coalesce(nt.note, '') AS note, c.reason,
-               CASE s.source WHEN 'imported' THEN 'imported' END AS source, c.started_at, c.experiment,
-               c.run_id, c.sweep_id
+               CASE s.source WHEN 'imported' THEN 'imported' ELSE e.facts->>'hostname' END AS source,
+               c.started_at, c.experiment, c.run_id, c.sweep_id
         FROM chosen c LEFT JOIN asked a USING (run_id) LEFT JOIN numbers n USING (run_id)
         LEFT JOIN sweeps s ON s.sweep_id = c.sweep_id
+        LEFT JOIN environments e ON e.environment_id = c.environment_id
         LEFT JOIN tagged t ON t.target = c.run_id LEFT JOIN tagged st ON st.target = c.sweep_id
         LEFT JOIN notes nt ON nt.target = c.run_id
         ORDER BY c.started_at DESC, c.run_id""", {**values, "names": names}).df()
@@ -203,9 +205,7 @@ def _where(filters: Filters) -> tuple[str, dict[str, Any]]:
     inside = "(run_id IN (SELECT target FROM {0}) OR sweep_id IN (SELECT target FROM {0}))".format
     conditions = {"current": [KEPT, f"NOT {inside('archived')}"], "archived": [KEPT, inside("archived")],
                   # What was erased is gone; a row that its sweep's own journal left is not offered for restoring.
-                  "deleted": [inside("deleted"), f"NOT {inside('annotations WHERE field = $erase')}"]}[filters.shown]
-    if filters.shown == "deleted":
-        values["erase"] = "erase"
+                  "deleted": [inside("deleted"), f"NOT {inside(ERASED)}"]}[filters.shown]
     if filters.sweep_id:
         conditions.append("sweep_id = $sweep_id")
         values["sweep_id"] = filters.sweep_id
@@ -232,10 +232,8 @@ def annotations_of(connection: duckdb.DuckDBPyConnection, target: str) -> Answer
     tags = [row[0] for row in connection.execute(
         "SELECT DISTINCT tag FROM tags WHERE target = ? ORDER BY tag", [target]).fetchall()]
     note = connection.execute("SELECT note FROM notes WHERE target = ?", [target]).fetchone()
-    state = {"erased": bool(connection.execute("SELECT 1 FROM annotations WHERE target = ? AND field = 'erase'",
-                                               [target]).fetchone())}
-    state |= {view: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
-             for view in ("archived", "deleted")}
+    state = {name: bool(connection.execute(f"SELECT 1 FROM {view} WHERE target = ?", [target]).fetchone())
+             for name, view in (("erased", ERASED), ("archived", "archived"), ("deleted", "deleted"))}
     return {"tags": tags, "note": note[0] if note else "", **state}
 
 
@@ -271,7 +269,7 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _natural(text: str) -> list[Any]:
+def natural(text: str) -> list[Any]:
     """Numbers inside a label sort as numbers."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)]
 

@@ -9,14 +9,13 @@ import duckdb
 from engine.home import Home
 from store.ingest import ingest, ingest_people
 from store.rows import OF_A_RUN
-from store.schema import roll_back
+from store.schema import ERASED, roll_back
 
 
 def list_deleted(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Sweeps and runs that are deleted and can still be restored."""
-    return [row[0] for row in connection.execute("""
-        SELECT target FROM deleted WHERE target NOT IN (SELECT target FROM annotations WHERE field = 'erase')
-        ORDER BY target""").fetchall()]
+    return [row[0] for row in connection.execute(
+        f"SELECT target FROM deleted WHERE target NOT IN {ERASED} ORDER BY target").fetchall()]
 
 
 def compact(connection: duckdb.DuckDBPyConnection, home: Home, erase: Callable[[Home, list[str]], None]) -> int:

@@ -169,6 +169,16 @@ class Store:
 
 
 
+def try_reading(home: Home, sweep_id: str) -> str:
+    """What stands in the way of reading a sweep into a store, tried with one that is thrown away; nothing if all is
+    well. Whatever reading raises is such an obstacle: rows that came from outside must not stop every later pass."""
+    try:
+        with Store.in_memory(home, [sweep_id]) as store:
+            return store.notice
+    except Exception as error:
+        return _first_line(error)
+
+
 def is_trouble(error: BaseException) -> TypeGuard[duckdb.Error]:
     """An error that a sound file on a sound disk does not give; anything else is a mistake of ours."""
     kinds = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pandas as pd
 
 from analysis.grids import IMPORTED, GridRun
 from store.queries import GIVEN_PHASES, KEPT, Answer, ask
+
+if TYPE_CHECKING:
+    import pandas as pd  # a quarter second of importing, which the command line never needs
 
 MEMBERS = f"SELECT run_id FROM runs WHERE sweep_id IN (SELECT unnest($sweep_ids)) AND {KEPT}"
 

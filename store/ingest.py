@@ -19,6 +19,7 @@ import duckdb
 from engine.home import Home, SweepFolder
 from engine.journal import (
     Annotation,
+    BoardAct,
     EnvironmentSeen,
     JournalDamage,
     RunEnd,
@@ -244,6 +245,11 @@ def _read_people(home: Home, known: dict[str, Known], into: Pass) -> None:
         for record in records:
             if isinstance(record, Annotation):
                 into.rows.add("annotations", record.target, record.field, record.value, record.at)
+            elif isinstance(record, BoardAct):
+                into.rows.add("board_acts", record.board_id, record.item_id or None, record.act,
+                              json.dumps(record.value, sort_keys=True), record.at, record.number)
+                if record.figure is not None:
+                    into.rows.add("frozen_figures", record.item_id, record.at, json.dumps(record.figure))
         # One file per act, written at once: with a whole block in it, nothing more will come.
         _mark_complete(home, path, into, bool(records))
 
@@ -313,7 +319,7 @@ def _write(connection: duckdb.DuckDBPyConnection, done: Pass, known: dict[str, K
     try:
         _delete_superseded(connection, done)
         for table in ("runs", "attempts", "stages", "batches", "phases", "samples", "metrics", "files", "events",
-                      "annotations", "parameters"):
+                      "annotations", "parameters", "board_acts", "frozen_figures"):
             rows.insert(connection, table)
         _set_effective(connection, rows)
         _set_ends(connection, rows)

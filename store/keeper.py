@@ -62,6 +62,12 @@ class Keeper:
         load_published(self._cursor)
         self._thread.start()
 
+    def rest(self) -> Keeper:
+        """For a command, which brought the store up to date itself: no thread, and answers that stay."""
+        load_published(self._cursor)
+        self._ready.set()
+        return self
+
     def wait_until_ready(self, seconds: float) -> bool:
         """Whether the first pass, over all journals there are, is done within so many seconds."""
         return self._ready.wait(seconds)
@@ -103,6 +109,15 @@ class Keeper:
                 return work(self._cursor)
             finally:
                 self.changes += 1
+
+    def between_passes(self, work: Callable[[], T]) -> T:
+        """Something that needs the store's file at rest: nobody writes to it meanwhile."""
+        with self._passing:
+            return work()
+
+    @property
+    def measuring(self) -> bool:
+        return bool(self._measuring)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -13,7 +13,7 @@ from store.queries import KEPT, Answer, ask
 
 EXPERIMENT = "memory"
 METRICS = ("peak_memory_bytes", "predicted_peak_bytes", "saved_activations_bytes", "parameters", "end_to_end_s",
-           "batches")
+           "batches", "peak_reserved_bytes", "resident_growth_bytes")
 
 
 def memory_sweeps(connection: duckdb.DuckDBPyConnection, also: Sequence[str] = (), limit: int = 500) -> list[Answer]:
@@ -55,7 +55,8 @@ def memory_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str])
             run["run_id"], params.get(run["run_id"], {}),
             "imported" if run["source"] == "imported" else run["environment_id"] or "unknown",
             known["peak_memory_bytes"], known.get("predicted_peak_bytes"), known.get("saved_activations_bytes"),
-            known.get("parameters"), whole_s / batches if whole_s and batches else None, run["noisy"]))
+            known.get("parameters"), whole_s / batches if whole_s and batches else None, run["noisy"],
+            known.get("peak_reserved_bytes"), known.get("resident_growth_bytes")))
     return found
 
 
@@ -71,6 +72,16 @@ def step_moments(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[Ans
     return ask(connection, """
         SELECT time_s, map(list(metric ORDER BY metric), list(value ORDER BY metric)) AS held FROM samples
         WHERE run_id = $run_id AND device = 'memory' GROUP BY time_s ORDER BY time_s""", {"run_id": run_id})
+
+
+def published_peaks(connection: duckdb.DuckDBPyConnection) -> list[Answer]:
+    """Seed 002's pairs of allocated and reserved memory, a row per method."""
+    return ask(connection, """
+        SELECT params->>'model' AS model, params->>'method' AS method, (params->>'batch_size')::INTEGER AS batch_size,
+               max(value) FILTER (metric = 'peak_memory_bytes') AS allocated_bytes,
+               max(value) FILTER (metric = 'peak_reserved_bytes') AS reserved_bytes, max(caveat) AS caveat
+        FROM published WHERE study = 'seed 002' AND metric IN ('peak_memory_bytes', 'peak_reserved_bytes')
+        GROUP BY ALL ORDER BY min(rowid)""")
 
 
 def published_revnets(connection: duckdb.DuckDBPyConnection) -> list[Answer]:

@@ -62,7 +62,7 @@ def load_published(connection: duckdb.DuckDBPyConnection) -> None:
 
 def read_figures() -> list[Figure]:
     """Every figure but the regrets, which are means over models and have a table of their own."""
-    return [*_max_batch(), *_search(), *_training(), *_revnet(), *_loading()]
+    return [*_max_batch(), *_search(), *_training(), *_training_memory(), *_revnet(), *_loading()]
 
 
 def _max_batch() -> list[Figure]:
@@ -93,6 +93,15 @@ def _training() -> list[Figure]:
             if row[column]:
                 figures.append(Figure("seed 002", row["name"], params, metric, float(row[column]), "s", caveat))
     return figures
+
+
+def _training_memory() -> list[Figure]:
+    return [Figure("seed 002", f"resnet18, {row['method']}",
+                   {"model": "resnet18", "method": row["method"], "batch_size": int(row["batch_size"])}, metric,
+                   float(row[column]) * 2**30, "bytes",
+                   "trained only its last layer" if row["method"] == "checkpoint" else "")
+            for row in _rows("tiny_imagenet_memory")
+            for metric, column in (("peak_memory_bytes", "allocated_gib"), ("peak_reserved_bytes", "reserved_gib"))]
 
 
 def _revnet() -> list[Figure]:

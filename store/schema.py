@@ -7,8 +7,11 @@ trouble with those. Uniqueness comes from the ingest, which commits journal offs
 from __future__ import annotations
 
 import contextlib
+from typing import NamedTuple
 
 import duckdb
+
+from store.column_notes import column_note
 
 MIGRATIONS = [
     # 1: the first shape
@@ -62,8 +65,17 @@ MIGRATIONS = [
         SELECT target FROM annotations WHERE field IN ('delete', 'restore')
         GROUP BY target HAVING arg_max(field, (happened_at, rowid)) = 'delete';
     """,
+    # 3: boards
+    """
+    CREATE TABLE board_acts (
+        board_id VARCHAR, item_id VARCHAR, act VARCHAR, value JSON, happened_at TIMESTAMP, number INTEGER);
+    CREATE TABLE frozen_figures (item_id VARCHAR, happened_at TIMESTAMP, figure JSON);
+    """,
 ]
 VERSION = len(MIGRATIONS)
+ERASED = """(SELECT target FROM annotations WHERE field IN ('delete', 'restore', 'erase')
+             GROUP BY target HAVING arg_max(field, (happened_at, rowid)) = 'erase')"""
+"""A sweep that was erased and imported again was restored with that, and may be deleted and erased once more."""
 
 ABOUT = {
     "schema_version": "Which migrations this file has seen.",
@@ -88,8 +100,16 @@ ABOUT = {
     "deleted": "View: sweeps and runs deleted by a person; their journals stay until the lab is compacted.",
     "published": "Figures of earlier studies, from store/published/; never own measurements.",
     "published_regret": "Published regret and top-3 counts of seed 004: means over models, not runs.",
+    "board_acts": "What people did to boards, one row per act; what a board is now follows from all of them.",
+    "frozen_figures": "What a frozen item of a board shows: sentence, chart with its rows, where they come from.",
     "journals": "How far each journal has been read, in uncompressed bytes; what could not be read, and why.",
 }
+
+
+class Column(NamedTuple):
+    name: str
+    kind: str
+    note: str
 
 
 class NewerStore(Exception):
@@ -132,13 +152,21 @@ def schema_page() -> str:
     lines = ["# The store's tables", "", f"Generated from store/schema.py (version {VERSION}); a test keeps it true.",
              "Seconds and bytes throughout; moments are UTC; NULL means unknown.", ""]
     for table, about in ABOUT.items():
-        lines += [f"## {table}", "", about, "", "| column | type |", "| --- | --- |"]
-        for name, kind in connection.execute(
-                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index",
-                [table]).fetchall():
-            lines.append(f"| {name} | {kind} |")
+        lines += [f"## {table}", "", about, "", "| column | type | meaning |", "| --- | --- | --- |"]
+        lines += [f"| {column.name} | {column.kind} | {column.note} |" for column in list_columns(connection)[table]]
         lines.append("")
     return "\n".join(lines)
+
+
+def list_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Column]]:
+    """The columns of every table and view that ABOUT tells of, in its order."""
+    found: dict[str, list[Column]] = {table: [] for table in ABOUT}
+    for table, name, kind in connection.execute("""
+            SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal
+            ORDER BY table_name, column_index""").fetchall():
+        if table in found:
+            found[table].append(Column(name, kind, column_note(table, name)))
+    return found
 
 
 if __name__ == "__main__":

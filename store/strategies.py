@@ -11,8 +11,9 @@ from analysis.strategies import SearchRun
 from store.queries import KEPT, Answer, ask
 
 EXPERIMENT = "search"
-APART = ("strategy", "snapshots", "seed")
-"""What may differ between runs that are compared; the seed only draws another store of the same kind."""
+APART = ("strategy", "snapshots", "seed", "profile")
+"""What may differ between runs that are compared; the seed only draws another store of the same kind, and a profile
+comes after what is measured."""
 METRICS = ("end_to_end_s", "block_items", "bound_block_items", "block_loads", "resumed_models", "activation_peak_bytes",
            "predicted_peak_bytes", "kept_peak_bytes", "block_item_s", "block_call_s")
 
@@ -67,4 +68,6 @@ def as_search_run(row: Answer, defaults: Answer) -> SearchRun:
         str(asked["snapshots"]), json.dumps(setting, sort_keys=True), str(asked["strategy"]),
         metrics["end_to_end_s"], row["phases"], metrics["block_items"], metrics.get("block_loads") or 0.0,
         int(effective.get("models") or asked["models"]), int(asked["items"]),
-        metrics.get("block_item_s"), metrics.get("block_call_s"), row["noisy"], bool(metrics.get("resumed_models")))
+        metrics.get("block_item_s"), metrics.get("block_call_s"), metrics.get("bound_block_items"),
+        metrics.get("activation_peak_bytes"), metrics.get("predicted_peak_bytes"), metrics.get("kept_peak_bytes"),
+        row["noisy"], bool(metrics.get("resumed_models")), row.get("run_id", ""))

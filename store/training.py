@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -21,14 +22,15 @@ SPLIT_BATCH = ("dp",)
 """DataParallel was given the global batch and split it."""
 
 
-def training_sweeps(connection: duckdb.DuckDBPyConnection, limit: int = 500) -> pd.DataFrame:
-    """Sweeps of the experiment, newest first, with their ok runs counted."""
+def training_sweeps(connection: duckdb.DuckDBPyConnection, also: str = "", limit: int = 500) -> pd.DataFrame:
+    """Sweeps of the experiment, newest first, with their ok runs counted; an archived one only if it is asked for."""
     return connection.execute("""
         SELECT s.sweep_id, s.name, s.created_at,
                (SELECT count(*) FROM runs r WHERE r.sweep_id = s.sweep_id AND r.status = 'ok'
                 AND r.run_id NOT IN (SELECT target FROM deleted)) AS ok
         FROM sweeps s WHERE s.experiment = ? AND s.sweep_id NOT IN (SELECT target FROM deleted)
-        ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT ?""", [EXPERIMENT, limit]).df()
+        AND (s.sweep_id NOT IN (SELECT target FROM archived) OR s.sweep_id = ?)
+        ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT ?""", [EXPERIMENT, also, limit]).df()
 
 
 def training_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[TrainingRun]:
@@ -38,23 +40,37 @@ def training_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[
                          AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted)),
         told AS (SELECT run_id, map(list(name ORDER BY rowid) FILTER (asked IS NOT NULL),
                                     list(asked::VARCHAR ORDER BY rowid) FILTER (asked IS NOT NULL)) AS params,
+                        max(effective->>'$') FILTER (name = 'device') AS device,
                         max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'devices') AS devices,
                         max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'batch_size') AS device_batch_size,
                         max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'global_batch_size')
                             AS global_batch_size,
-                        max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'train_images') AS train_images
+                        max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'train_images') AS train_images,
+                        max(TRY_CAST(effective->>'$' AS INTEGER)) FILTER (name = 'batch_norms') AS batch_norms
                  FROM parameters WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id),
         numbers AS (SELECT run_id, max(value) AS actual_epoch_s FROM metrics WHERE name = 'actual_epoch_s'
                     AND run_id IN (SELECT run_id FROM members) GROUP BY run_id),
         times AS (SELECT run_id, median(seconds) AS batch_s FROM batches
-                  WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id)
+                  WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id),
+        beside AS (SELECT run_id, min(start_s) FILTER (stage = 'measure') AS start_up_s,
+                          sum(seconds) FILTER (stage = 'validate') AS validation_s FROM stages
+                   WHERE run_id IN (SELECT run_id FROM members) GROUP BY run_id)
         SELECT * FROM members JOIN told USING (run_id) JOIN numbers USING (run_id) JOIN times USING (run_id)
+        LEFT JOIN beside USING (run_id)
         WHERE actual_epoch_s > 0 AND batch_s > 0 AND train_images > 0 AND global_batch_size > 0 AND devices > 0
         AND device_batch_size > 0 ORDER BY started_at, run_id""", {"sweep_id": sweep_id})
-    return [TrainingRun(row["run_id"], row["cell_key"],
-                        {name: json.loads(value) for name, value in row["params"].items()}, row["devices"],
+    return [TrainingRun(row["run_id"], row["cell_key"], _params(row["params"], row["device"]), row["devices"],
                         row["device_batch_size"], row["global_batch_size"], row["train_images"], row["batch_s"],
-                        row["actual_epoch_s"], row["noisy"]) for row in rows]
+                        row["actual_epoch_s"], row["noisy"], row["batch_norms"], row["start_up_s"],
+                        row["validation_s"]) for row in rows]
+
+
+def _params(asked: dict[str, str], device: str | None) -> dict[str, Any]:
+    """As asked, but the device is the one that was used: `auto` may be a GPU in one cell and the CPU in another. Ranks
+    have a GPU each, so that only its kind tells runs apart."""
+    params = {name: json.loads(value) for name, value in asked.items()}
+    used = device or params.get("device")
+    return {**params, "device": str(used).partition(":")[0]} if used else params
 
 
 def loss_curves(connection: duckdb.DuckDBPyConnection, runs: list[TrainingRun]) -> list[Curve]:

@@ -27,12 +27,12 @@ def test_each_ending_has_its_status_and_reason(lab: Lab) -> None:
         "killed": ("killed", "killed from outside in stage measure"),
         "worker_killed": ("killed", "loader worker"),
         "skip": ("skipped", "this machine lacks what it needs"),
-        "hang": ("timeout", "no sign of life for 2 s"),
+        "hang": ("timeout", "no sign of life for 4 s"),
         "leave_child": ("ok", None),
         "not_finite": ("ok", None),
         "modules": ("ok", None),
     }
-    runs = run_all(lab, grid={"how": list(expected)}, limits={"silence_s": 2.0})
+    runs = run_all(lab, grid={"how": list(expected)}, limits={"silence_s": 4.0})
     for how, (status, reason) in expected.items():
         assert runs[how]["status"] == status, (how, runs[how])
         assert reason is None or reason in runs[how]["reason"], (how, runs[how]["reason"])

@@ -33,10 +33,12 @@ from ui.grid_findings import (
     about_recommendation,
 )
 from ui.links import choose
+from ui.picking import RUN_IDS, join_ids
+from ui.units import number
 
 ALL = "all models"
 INTERVAL_NOTE = ("Bars: median over runs. Whiskers: 95 % interval over runs (t on logarithms); none where a cell has "
-                 "one run.")
+                 "one run, cut off where they leave the chart.")
 Draw = Callable[[GridView, str], None]
 CARD_PX = 400
 """A chart that stands beside another needs as much."""
@@ -169,14 +171,20 @@ def draw_bars(views: Sequence[GridView]) -> None:
             if frame.empty:
                 st.info("These runs have no phases.")
                 return
+            frame = frame.assign(**{RUN_IDS: [_ids(view, [cells[row].model], cells[row].pair) for row in frame["row"]]})
             draw_figure(sentence, phase_bars(frame, scale, longest), frame, f"phases_{name}",
                         "Mean of each phase over runs, so that the parts add up. Phases on a GPU overlap.")
             return
         frame = bar_frame(cells, family.along, family.series, scale)
+        frame[RUN_IDS] = [_ids(view, [cell.model], cell.pair) for cell in cells]
         draw_figure(sentence, grouped_bars(frame, family.along, family.series, scale, most), frame, f"bars_{name}",
                     INTERVAL_NOTE)
 
     draw_beside(views, draw)
+
+
+def _ids(view: GridView, models: Sequence[str], pair: Pair) -> str:
+    return join_ids(run.run_id for model in models for run in view.grid.measured(model, pair))
 
 
 def _options(views: Sequence[GridView], fixed: str) -> list[str]:
@@ -198,11 +206,12 @@ def draw_heat(views: Sequence[GridView]) -> None:
         values: dict[Pair, float | None]
         if model == ALL:
             values = {row.pair: row.mean_regret for row in view.ranked}
-            frame, title, form = heat_frame(values, view.grid.pairs, 100, ",.1f"), "Mean regret (%)", ",.2f"
+            frame, title, form = heat_frame(values, view.grid.pairs, 100, "{:,.1f}".format), "Mean regret (%)", ",.2f"
         else:
             values = {pair: view.times.get(model, {}).get(pair) for pair in view.grid.pairs}
             scale = time_scale(view.per_item)
-            frame, title, form = heat_frame(values, view.grid.pairs, scale.factor, ",.3~g"), scale.title, ",.4~f"
+            frame, title, form = heat_frame(values, view.grid.pairs, scale.factor, number), scale.title, ",.4~f"
+        frame[RUN_IDS] = [_ids(view, view.models if model == ALL else [model], pair) for pair in view.grid.pairs]
         draw_figure(about_heat(values, view.per_item, model == ALL), heat_map(frame, title, form), frame,
                     f"heat_{name}")
 
@@ -218,6 +227,7 @@ def draw_first(views: Sequence[GridView]) -> None:
             st.info(about_first(found, model))
             return
         frame = first_frame(found)
+        frame[RUN_IDS] = [_ids(view, [model], pair) for pair in sorted(found)]
         draw_figure(about_first(found, model), first_lines(frame), frame, f"first_{name}",
                     "Median over runs, whiskers: 95 % interval over runs.")
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.cells import CellTimes
 from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
+from ui.picking import RUN_IDS, join_ids
 
 PHASE_ORDER = list(PHASES)
 READINGS = {
@@ -28,16 +29,16 @@ READINGS = {
 }
 """How telemetry is drawn: a title with its unit, and what turns the stored unit into that one."""
 HEIGHT = 260
-CELL_COLUMNS = ["cell", "row", "phase", "milliseconds", "whole", "low", "high", "runs"]
+CELL_COLUMNS = ["cell", "row", "phase", "milliseconds", "whole", "low", "high", "runs", RUN_IDS]
 LABELS_PX = 110
 """Room for the labels of charts that share a time axis."""
 
 
 def cell_frame(cells: Sequence[CellTimes]) -> pd.DataFrame:
     """One row per cell and phase; the whole and its range stand in every row of the cell."""
-    return _placed(pd.DataFrame([
+    return placed(pd.DataFrame([
         {"cell": _short(cell), "row": row, "phase": phase, "milliseconds": seconds * 1000, "whole": cell.item_s * 1000,
-         "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs}
+         "low": cell.low_s * 1000, "high": cell.high_s * 1000, "runs": cell.runs, RUN_IDS: join_ids(cell.run_ids)}
         for row, cell in enumerate(cells) for phase, seconds in cell.phases_s.items()], columns=CELL_COLUMNS))
 
 
@@ -49,7 +50,7 @@ def cell_bars(frame: pd.DataFrame, names: str = "") -> alt.LayerChart:
                                            sort=alt.EncodingSortField("row", op="min")))
     bars = base.mark_bar().encode(
         x=alt.X("sum(milliseconds):Q", title="Time per item (ms)"),
-        color=_phase_colour(frame), order=alt.Order("place:Q"),
+        color=phase_colour(frame), order=alt.Order("place:Q"), detail=f"{RUN_IDS}:N",
         tooltip=[alt.Tooltip("cell:N", title="Cell"), alt.Tooltip("phase:N", title="Phase"),
                  alt.Tooltip("milliseconds:Q", title="This phase (ms per item)", format=",.3~f"),
                  alt.Tooltip("whole:Q", title="End to end (ms per item)", format=",.3~f"),
@@ -75,7 +76,7 @@ def batch_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Rows: batch, phase, seconds."""
     frame = pd.DataFrame(rows, columns=["batch", "phase", "seconds"])
     frame["milliseconds"] = frame.pop("seconds") * 1000
-    return _placed(frame)
+    return placed(frame)
 
 
 def batch_bars(frame: pd.DataFrame) -> alt.Chart:
@@ -86,7 +87,7 @@ def batch_bars(frame: pd.DataFrame) -> alt.Chart:
         .encode(
             x=alt.X("batch:O", title="Batch", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
             y=alt.Y("sum(milliseconds):Q", title="Time per batch (ms)"),
-            color=_phase_colour(frame),
+            color=phase_colour(frame),
             order=alt.Order("place:Q"),
             tooltip=[alt.Tooltip("batch:O", title="Batch"), alt.Tooltip("phase:N", title="Phase"),
                      alt.Tooltip("milliseconds:Q", title="Time (ms)", format=",.3~f")],
@@ -147,7 +148,7 @@ def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:
     lanes = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     return alt.Chart(frame).mark_bar(height=14).encode(
         x=_time_axis("start:Q", end_s), x2="end:Q", y=alt.Y("phase:N", title=None, sort=lanes, axis=_left_axis(end_s)),
-        color=_phase_colour(frame, legend=False),
+        color=phase_colour(frame, legend=False),
         tooltip=[alt.Tooltip("phase:N", title="Phase"), alt.Tooltip("batch:Q", title="Batch"),
                  alt.Tooltip("start:Q", title="Begins (s)", format=".3f"),
                  alt.Tooltip("ms:Q", title="Takes (ms)", format=",.3~f")]).properties(height=28 * len(lanes) + 40)
@@ -171,13 +172,13 @@ def stage_bar(stages: Sequence[dict[str, Any]]) -> alt.Chart:
     )
 
 
-def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+def placed(frame: pd.DataFrame) -> pd.DataFrame:
     """With the place of each phase in the stack."""
     frame["place"] = [PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER) for p in frame["phase"]]
     return frame
 
 
-def _phase_colour(frame: pd.DataFrame, legend: bool = True) -> alt.Color:
+def phase_colour(frame: pd.DataFrame, legend: bool = True) -> alt.Color:
     present = sorted(set(frame["phase"]), key=lambda p: PHASE_ORDER.index(p) if p in PHASE_ORDER else len(PHASE_ORDER))
     domain, colours = phase_scale(present)
     return alt.Color("phase:N", title="Phase", scale=alt.Scale(domain=domain, range=colours),

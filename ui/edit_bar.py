@@ -55,6 +55,13 @@ def ask_before_delete(targets: list[str], what: str, edit: Edit) -> None:
             st.rerun()
 
 
+def draw_bundle_button(sweep_id: str, make: Callable[[], bytes]) -> None:
+    """A sweep to take away whole; made when it is clicked."""
+    st.download_button("Bundle", make, f"{sweep_id}.zip", "application/zip", icon=":material/inventory_2:",
+                       on_click="ignore", type="tertiary", key="bundle",
+                       help="The whole sweep with its journals, for another lab to import")
+
+
 def draw_undo(edit: Edit) -> None:
     """After a delete: the way back, until the next thing is done."""
     if last := st.session_state.get("just_deleted"):

@@ -1,31 +1,115 @@
-"""One figure as every page shows it: the sentence it makes, the chart, what to know about it, and its rows as CSV."""
+"""One figure as every page shows it: its sentence, the chart, what to know about it, and ways to take it along."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 import streamlit as st
 
+from ui.downloads import on_demand
+from ui.moving import Moving, show
+from ui.picking import HINT, can_pick, draw_chart, draw_picked
+from ui.specs import make_spec
+
 FORMULA = tuple("=+-@\t\r")
 """How a text begins that a spreadsheet would take for a formula."""
+END_OF_CARE = "\n\n"
+"""In a note, between what nobody may miss and the rest."""
 
 
-def draw_figure(sentence: str, chart: alt.TopLevelMixin, rows: pd.DataFrame, name: str, note: str = "") -> None:
-    """`name` is the key of the chart and the name of its file; `rows` is what is drawn, with units in the headings."""
+class Figure(NamedTuple):
+    """What draw_figure was given. The chart is made into JSON only when somebody asks for it."""
+
+    name: str
+    sentence: str
+    chart: alt.TopLevelMixin | Moving
+    given_rows: pd.DataFrame | None
+    note: str
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        if self.given_rows is not None:
+            return self.given_rows
+        assert isinstance(self.chart, Moving), "only a moving chart carries its rows itself"
+        return self.chart.frame()
+
+    def spec(self) -> dict[str, Any]:
+        """The chart as Vega-Lite JSON with its rows."""
+        return self.chart.whole_spec() if isinstance(self.chart, Moving) else make_spec(self.chart)
+
+
+@dataclass
+class Collector:
+    """Takes the figures of a page instead of a browser; the page ends with the wanted one."""
+
+    wanted: str = ""
+    figures: list[Figure] = field(default_factory=list)
+
+    def take(self, figure: Figure) -> None:
+        self.figures.append(figure)
+        if self.wanted == figure.name:
+            st.stop()
+
+
+_collector: ContextVar[Collector | None] = ContextVar("collector", default=None)
+
+
+@contextmanager
+def collect(collector: Collector) -> Iterator[None]:
+    token = _collector.set(collector)
+    try:
+        yield
+    finally:
+        _collector.reset(token)
+
+
+def draw_figure(sentence: str, chart: alt.TopLevelMixin | Moving, rows: pd.DataFrame | None, name: str, note: str = "",
+                about: str = "", care: str = "") -> None:
+    """`name` is the key of the chart and the name of its file; `rows` is what is drawn, with units in the headings, and
+    None for a moving chart, which has them itself. `about` tells a screen reader what a moving chart is. `care` is
+    what the page says above and nobody may miss: it goes before the note wherever the figure is taken, and is never
+    cut."""
+    figure = Figure(name, sentence, chart, rows, f"{care}{END_OF_CARE}{note}" if care else note)
+    if (collector := _collector.get()) is not None:
+        collector.take(figure)
+        return
     if sentence:
         st.markdown(sentence)
-    st.altair_chart(chart, width="stretch", key=f"chart_{name}")
-    draw_rows_button(rows, name, note)
+    if isinstance(chart, Moving):
+        picked, pickable = show(chart, f"chart_{name}", about), chart.pickable
+    else:
+        picked, pickable = draw_chart(chart, rows, f"chart_{name}"), can_pick(rows)
+    draw_picked(picked)
+    draw_rows_button(rows, name, f"{note} {HINT}".strip() if pickable else note, figure)
 
 
-def draw_rows_button(rows: pd.DataFrame, name: str, note: str = "") -> None:
+def draw_rows_button(rows: pd.DataFrame | None, name: str, note: str = "", figure: Figure | None = None) -> None:
+    if _collector.get() is not None:
+        return
     with st.container(horizontal=True, vertical_alignment="center"):
         if note:
             st.caption(note)
-        st.download_button("CSV", lambda: as_csv(rows), f"{name}.csv", "text/csv", icon=":material/download:",
-                           on_click="ignore", type="tertiary", key=f"rows_{name}", help="The numbers behind the chart")
+        if rows is not None:
+            file = f"{name}.csv"
+            st.download_button("CSV", on_demand(lambda: as_csv(rows), file, "text/csv"), file, "text/csv",
+                               icon=":material/download:", on_click="ignore", type="tertiary", key=f"rows_{name}",
+                               help="The numbers behind the chart")
+        if figure:
+            st.button("More", icon=":material/more_horiz:", type="tertiary", key=f"take_{name}", on_click=take,
+                      args=(figure,), help="Add it to a board; PNG, SVG, CSV, Parquet; this page as HTML")
+
+
+def take(figure: Figure) -> None:
+    """Asks for the dialog of this figure. The page opens it when it begins, also where the figure is in a part that is
+    drawn again every second and would close it."""
+    st.session_state["taking"] = figure
+    st.rerun()
 
 
 def as_csv(rows: pd.DataFrame) -> str:

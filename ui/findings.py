@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from statistics import median
 from typing import Any
 
 from analysis.cells import CellTimes, compare_ends
 from ui.frame import safe
-from ui.units import seconds
+from ui.units import number, seconds
 
 
 def about_batches(rows: list[dict[str, Any]], which: str = "these") -> str:
@@ -20,7 +21,8 @@ def about_batches(rows: list[dict[str, Any]], which: str = "these") -> str:
         return "No time was spent in any phase."
     phase = max(totals, key=lambda name: totals[name])
     count = len({row["batch"] for row in rows})
-    return f"**{safe(phase)}** takes {totals[phase] / whole:.0%} of the phases' time in {which} {count} batches."
+    return (f"**{safe(phase)}** takes {totals[phase] / whole:.0%} of the phases' time in {which} {count} "
+            f"{'batch' if count == 1 else 'batches'}.")
 
 
 def about_cells(cells: list[CellTimes]) -> str:
@@ -50,6 +52,12 @@ def _range(cell: CellTimes) -> str:
     return f"{seconds(cell.item_s)} (its {cell.runs} runs: {seconds(cell.low_s)} to {seconds(cell.high_s)})"
 
 
+def about_readings(title: str, values: list[float]) -> str:
+    """Values in the unit that the title names."""
+    return (f"**{safe(title)}**: median {number(median(values))}, highest {number(max(values))} "
+            f"of {len(values):,} readings.")
+
+
 def about_stages(stages: list[dict[str, Any]]) -> str:
     """Rows: stage, start_s, seconds."""
     whole = sum(stage["seconds"] for stage in stages)
@@ -58,3 +66,11 @@ def about_stages(stages: list[dict[str, Any]]) -> str:
         return "The run's life from request to end; it never came to measuring."
     return (f"The run's life from request to end: {seconds(measured)} of {seconds(whole)} "
             f"({measured / whole:.0%}) were measured, the rest is preparation and ending.")
+
+
+def about_overlap(what: str, groups_s: float, overlap_s: float) -> str:
+    """Empty where groups add up to the time, apart from rounding."""
+    if overlap_s <= 0.001 * groups_s:
+        return ""
+    return (f"{what}: the groups add up to {seconds(groups_s)} and the clock shows {seconds(groups_s - overlap_s)}, "
+            "because they overlap on the device; shares are of their sum.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,10 @@ PAGES = [
     Page("pages/Launch.py", "Launch", ":material/rocket_launch:", "Measure"),
     Page("pages/Live.py", "Live", ":material/monitoring:", "Measure"),
     Page("pages/Runs.py", "Runs", ":material/table_rows:", "Results"),
+    Page("pages/Compare.py", "Compare", ":material/compare_arrows:", "Results"),
+    Page("pages/Boards.py", "Boards", ":material/dashboard:", "Results"),
+    Page("pages/Present.py", "Present", ":material/slideshow:", "Results"),
+    Page("pages/SQL.py", "SQL", ":material/database:", "Results"),
     Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions", ("inference",)),
     Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions", ("loading",), "sweep"),
     Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions",
@@ -39,9 +44,11 @@ PAGES = [
 ]
 
 
-def draw_frame(title: str, viewer: bool) -> None:
-    """Call first on every page."""
+def draw_frame(title: str, viewer: bool, bare: bool = False) -> None:
+    """Call first on every page. A bare one has neither menu nor title."""
     st.set_page_config(page_title=f"{title} · PhaseLab", page_icon=str(FAVICON), layout="wide")
+    if bare:
+        return
     with st.sidebar:
         st.markdown("### PhaseLab")
         group = ""
@@ -56,10 +63,17 @@ def draw_frame(title: str, viewer: bool) -> None:
 
 
 def draw_answer_link(experiment: str, sweep_id: str) -> None:
-    """The way from a sweep to the page that answers its question, where there is one."""
+    """The ways from a sweep to the page that answers its question, where there is one, and to Compare."""
     for page in PAGES:
         if experiment in page.answers:
             st.page_link(page.file, label=page.title, icon=page.icon, query_params={page.asks_for: sweep_id})
+    draw_compare([sweep_id], "Compare")
+
+
+def draw_compare(items: Sequence[str], label: str) -> None:
+    """The way to Compare with these runs, cells or sweeps."""
+    st.page_link("pages/Compare.py", label=label, icon=":material/compare_arrows:",
+                 query_params={"items": ",".join(items)})
 
 
 def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:

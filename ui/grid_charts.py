@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import altair as alt
@@ -12,6 +12,7 @@ from analysis.comparison import Estimate
 from analysis.grid_view import CellTime, GridView, mean_phases
 from analysis.grids import Pair
 from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
+from ui.picking import RUN_IDS
 
 BAR_PX = 11
 Along = Literal["workers", "batch_size"]
@@ -94,17 +95,18 @@ def phase_bars(frame: pd.DataFrame, scale: Scale, most: float) -> alt.Chart:
         x=alt.X("sum(time):Q", title=title, scale=alt.Scale(domain=[0, most])),
         color=alt.Color("phase:N", title=None, scale=alt.Scale(domain=domain, range=colours),
                         legend=alt.Legend(orient="top", columns=3)),
-        order=alt.Order("place:Q"),
+        order=alt.Order("place:Q"), detail=f"{RUN_IDS}:N" if RUN_IDS in frame else alt.Undefined,
         tooltip=[alt.Tooltip("cell:N", title="Cell"), alt.Tooltip("phase:N", title="Phase"),
                  alt.Tooltip("time:Q", title=title, format=",.4~f"),
                  alt.Tooltip("runs:Q", title="Runs")]).properties(height=alt.Step(20))
 
 
-def heat_frame(values: Mapping[Pair, float | None], pairs: Sequence[Pair], scale: float, form: str) -> pd.DataFrame:
+def heat_frame(values: Mapping[Pair, float | None], pairs: Sequence[Pair], scale: float,
+               show: Callable[[float], str]) -> pd.DataFrame:
     """Every pair of the grid; one without a value is there with a dash."""
     return pd.DataFrame([{"batch_size": pair.batch_size, "workers": pair.workers,
                           "value": None if (value := values.get(pair)) is None else value * scale,
-                          "label": "–" if value is None else format(value * scale, form)} for pair in pairs])
+                          "label": "–" if value is None else show(value * scale)} for pair in pairs])
 
 
 def heat_map(frame: pd.DataFrame, title: str, format: str = ",.3~f") -> alt.LayerChart:
@@ -132,13 +134,15 @@ def first_frame(found: Mapping[Pair, Estimate]) -> pd.DataFrame:
 
 def first_lines(frame: pd.DataFrame) -> alt.LayerChart:
     order = sorted(set(frame["batch_size"]), key=int)
+    # An interval of two runs can be a thousand times as wide as what was measured: the axis is for the measured.
+    most = max(frame["delay"].max() * 1.5, frame["high"].where(frame["high"] < 3 * frame["delay"]).max())
     base = alt.Chart(frame).encode(
         x=alt.X("workers:O", title="Workers", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("batch_size:N", title="Batch size", sort=order, scale=alt.Scale(domain=order, range=SERIES),
                         legend=alt.Legend(orient="top", columns=3)))
     lines = base.mark_line(point=True, strokeWidth=2).encode(
-        y=alt.Y("delay:Q", title="First batch (ms)", scale=alt.Scale(zero=True)),
+        y=alt.Y("delay:Q", title="First batch (ms)", scale=alt.Scale(domain=[0, most])),
         tooltip=[alt.Tooltip("batch_size:N", title="Batch size"), alt.Tooltip("workers:O", title="Workers"),
                  alt.Tooltip("delay:Q", title="Median (ms)", format=",.1f"), alt.Tooltip("runs:Q", title="Runs")])
-    whiskers = base.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q")
+    whiskers = base.mark_rule(strokeWidth=2, opacity=0.5, clip=True).encode(y="low:Q", y2="high:Q")
     return alt.layer(lines, whiskers).properties(height=280)

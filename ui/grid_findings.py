@@ -16,6 +16,8 @@ from ui.units import seconds
 
 NAMED = 4
 """So many pairs are named in a sentence; the rest is counted."""
+USELESS = 100
+"""An interval whose end is so many times its beginning says only that there were too few runs."""
 
 
 def about_recommendation(view: GridView) -> str:
@@ -28,7 +30,8 @@ def about_recommendation(view: GridView) -> str:
     # Where nothing is shown to be slower, being first is all that can be said.
     ahead = "is" if slower or not found.others else "comes out"
     if len(view.models) == 1:
-        whole = f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)}."
+        whole = (f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)} "
+                 "as geometric mean over runs.")
     else:
         whole = (f"**{pair}** {ahead} best for all {len(view.models)} models: mean regret {best.mean_regret:.1%}, "
                  f"worst {best.worst_regret:.1%} ({safe(best.worst_model)}), {_interval(found.time, view.per_item)} as "
@@ -71,7 +74,10 @@ def about_objectives(view: GridView) -> str:
         return "No pair has a time for every model, so there is no regret to rank by."
     mean, worst, total = (best[name] for name in ("mean_regret", "worst_regret", "total_s"))
     if mean.pair == worst.pair == total.pair:
-        return f"**{mean.pair}** is best under all three objectives."
+        ties = view.recommendation.tied if view.recommendation else []
+        return (f"**{mean.pair}** comes out best under all three objectives"
+                + (f"; {len(ties)} other {'pair' if len(ties) == 1 else 'pairs'} cannot be told apart from it."
+                   if ties else "."))
     return (f"Least mean regret: **{mean.pair}** ({mean.mean_regret:.1%}). Least worst case: **{worst.pair}** "
             f"({worst.worst_regret:.1%}). Least total time: **{total.pair}** ({_time(total.total_s, view.per_item)}).")
 
@@ -104,12 +110,28 @@ def about_family(cells: Sequence[CellTime], along: str, per_item: bool) -> str:
     fastest = {model: min((c for c in cells if c.model == model), key=lambda c: c.median_s) for model in models}
     if len(models) == 1:
         cell = fastest[models[0]]
-        return (f"{safe(cell.model)} is fastest with batch size {cell.pair.batch_size} and {cell.pair.workers} "
-                f"workers: {_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}.")
+        return (f"{safe(cell.model)} comes out fastest with batch size {cell.pair.batch_size} and {cell.pair.workers} "
+                f"workers: median {_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}."
+                + _doubts(cell, [other for other in cells if other is not cell]))
     counts = Counter(getattr(cell.pair, along) for cell in fastest.values())
     value, count = counts.most_common(1)[0]
     word = {"workers": "workers", "batch_size": "batch size"}[along]
-    return f"Fastest {word} by the median over runs: **{value}**, for {count} of {len(models)} models."
+    return (f"Fastest {word} by the median over runs: **{value}**, for {count} of {len(models)} models."
+            + _noise(cells))
+
+
+def _doubts(best: CellTime, others: Sequence[CellTime]) -> str:
+    """What keeps the first place from being sure; it goes with the chart to boards and slides."""
+    high = best.interval.high
+    overlapping = sum(other.interval.low is not None and high is not None and other.interval.low < high
+                      for other in others)
+    return (f" Its interval overlaps those of {overlapping} of {len(others)} other cells." if overlapping else "") \
+        + _noise([best, *others])
+
+
+def _noise(cells: Sequence[CellTime]) -> str:
+    runs, noisy = sum(cell.interval.runs for cell in cells), sum(cell.noisy_runs for cell in cells)
+    return f" {noisy} of {runs} runs were noisy." if noisy else ""
 
 
 def about_first(found: Mapping[Pair, Estimate], model: str) -> str:
@@ -140,6 +162,8 @@ def _interval(time: Estimate, per_item: bool) -> str:
 def _range(time: Estimate, per_item: bool) -> str:
     if time.low is None or time.high is None:
         return " (one run: no interval)"
+    if time.high > time.low * USELESS:
+        return f" ({time.runs} runs, too far apart for an interval of use)"
     return f" (95 % interval {_time(time.low, per_item)} to {_time(time.high, per_item)}, {time.runs} runs)"
 
 

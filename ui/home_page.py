@@ -7,9 +7,9 @@ from typing import Any
 import streamlit as st
 
 from ui.colours import ICONS
+from ui.figure import draw_figure
 from ui.frame import draw_answer_link, safe
 from ui.live_page import CellPicture, say_drawn
-from ui.moving import show
 from ui.units import size
 
 
@@ -36,10 +36,9 @@ def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
         st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}**  \n"
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
         if picture:
-            st.markdown(picture.sentence)
-            show(picture.chart, f"cells_{sweep.sweep_id}", "Time per item of its cells, by phase")
-            if picture.cells > drawn:
-                st.caption(say_drawn(drawn, picture.cells))
+            draw_figure(picture.sentence, picture.chart, None, f"cells_{sweep.sweep_id}",
+                        say_drawn(drawn, picture.cells) if picture.cells > drawn else "",
+                        "Time per item of its cells, by phase")
         else:
             st.caption("It compares no batches; its figures are with its result." if sweep.ok else
                        "No run of it has come to its end.")

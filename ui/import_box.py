@@ -1,4 +1,4 @@
-"""A CSV file of measurements made elsewhere, on its way in: what would be imported is shown before it is."""
+"""Measurements made elsewhere on their way in, as CSV or as a bundle: what would be imported is shown before it is."""
 
 from __future__ import annotations
 
@@ -21,21 +21,29 @@ class Actions(NamedTuple):
     read: Callable[[bytes, str, str], Any]
     bring_in: Callable[[bytes, str, str, str], Any]
     most_bytes: int
+    read_bundle: Callable[[bytes, str], Any]
+    bring_in_bundle: Callable[[bytes, str], Any]
 
 
 def draw_import(experiments: Sequence[str], disabled: bool, actions: Actions) -> None:
     version = st.session_state.setdefault("import_version", 0)
-    with st.popover("Import CSV", icon=":material/upload_file:", disabled=disabled,
-                    help="Measurements made elsewhere: one row per run"):
-        st.caption("One row per run. Columns named like the experiment's parameters; measured columns end in _s, "
-                   "_bytes or _per_s, such as end_to_end_s or load_data_s. Rows of the same parameters are repeats.")
+    with st.popover("Import", icon=":material/upload_file:", disabled=disabled,
+                    help="Measurements made elsewhere: a bundle of another lab, or CSV with one row per run"):
+        st.caption("A **bundle** is a sweep of another lab, exported there. **CSV** has one row per run: columns named "
+                   "like the experiment's parameters, measured columns that end in _s, _bytes or _per_s, such as "
+                   "end_to_end_s or load_data_s. Rows of the same parameters are repeats.")
         start = experiments.index("inference") if "inference" in experiments else 0
         experiment = st.selectbox("Experiment", experiments, index=start, key="import_experiment", disabled=disabled)
-        file = st.file_uploader("CSV file", type="csv", key=f"import_file_{version}", disabled=disabled,
-                                max_upload_size=actions.most_bytes // MIB)
+        file = st.file_uploader("Bundle or CSV file", type=["csv", "zip"], key=f"import_file_{version}",
+                                disabled=disabled, max_upload_size=actions.most_bytes // MIB)
         if file is None or not experiment:
             return
         content = file.getvalue()
+        if content.startswith(b"PK"):
+            if _draw_bundle(content, file.name, disabled, actions):
+                st.session_state["import_version"] += 1
+                st.rerun()
+            return
         try:
             found = actions.read(content, file.name, experiment)
         except InputError as error:
@@ -48,6 +56,19 @@ def draw_import(experiments: Sequence[str], disabled: bool, actions: Actions) ->
                      key="import_do", disabled=disabled) and actions.bring_in(content, file.name, experiment, name):
             st.session_state["import_version"] += 1  # an empty box for the next file
             st.rerun()
+
+
+def _draw_bundle(content: bytes, source: str, disabled: bool, actions: Actions) -> bool:
+    """Whether it was imported."""
+    try:
+        manifest = actions.read_bundle(content, source)
+    except InputError as error:
+        st.error(safe(error))
+        return False
+    runs = ", ".join(f"{count:,} {status}" for status, count in manifest.runs.items())
+    st.markdown(f"**{safe(manifest.name or manifest.sweep_id)}** · {safe(manifest.experiment)} · {safe(runs)}")
+    return st.button("Import this bundle", type="primary", key="import_do", disabled=disabled) \
+        and bool(actions.bring_in_bundle(content, source))
 
 
 def _draw_preview(found: Any) -> None:

@@ -13,16 +13,20 @@ from typing import Any
 import streamlit as st
 
 
-def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], str], **more: Any) -> str | None:
-    """A select box; `name` is the link's parameter. An id that is not among the options is ignored."""
+def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], str], quiet: bool = False,
+           **more: Any) -> str | None:
+    """A select box; `name` is the link's parameter. An id that is not among the options is ignored. With `quiet` the
+    first option is not written into a link that says nothing: each change of a link is a step back in the browser."""
     key, seen = f"choose_{name}", f"chose_{name}"
     asked = st.query_params.get(name)
     if asked in options and (key not in st.session_state or st.session_state.get(seen) != asked):
         st.session_state[key] = asked
+    if key in st.session_state:
+        more.pop("index", None)  # Streamlit warns of a beginning that does not count
     chosen: str | None = st.selectbox(label, options, key=key, format_func=_telling(options, show), **more)
     if chosen is None:
         st.query_params.pop(name, None)
-    elif asked != chosen:
+    elif asked != chosen and not (quiet and (asked is None or asked not in options) and chosen == options[0]):
         st.query_params[name] = chosen
     st.session_state[seen] = chosen
     return chosen

@@ -23,9 +23,11 @@ from ui.charts import (
     telemetry_lines,
 )
 from ui.colours import ICONS
-from ui.findings import about_batches, about_cells
+from ui.edit_bar import draw_bundle_button
+from ui.figure import draw_figure
+from ui.findings import about_batches, about_cells, about_readings
 from ui.frame import draw_answer_link, safe
-from ui.moving import Moving, moving, show
+from ui.moving import Moving, moving
 from ui.units import amount, seconds
 
 CURVES = ("run_cpu_cores", "gpu_utilization", "power_watts", "gpu_memory_used_bytes", "resident_bytes")
@@ -35,12 +37,19 @@ PANE_PX = 420
 Act = Callable[..., None]
 
 
+class Curve(NamedTuple):
+    metric: str
+    title: str
+    sentence: str
+    chart: Moving
+
+
 class Pictures(NamedTuple):
     """A moment of a sweep, ready to be drawn for any number of viewers."""
 
     view: LiveView
     batches: Moving | None
-    curves: list[tuple[str, Moving]]
+    curves: list[Curve]
 
 
 class CellPicture(NamedTuple):
@@ -83,11 +92,13 @@ def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
         rows = [row for row in view.samples if row["metric"] == metric]
         if len(rows) > 1:
             full = cores if metric == "run_cpu_cores" else 100.0 if metric == "gpu_utilization" else None
-            curves.append((title, moving(telemetry_lines, telemetry_frame(rows, scale), title, full)))
+            frame = telemetry_frame(rows, scale)
+            curves.append(Curve(metric, title, about_readings(title, list(frame["value"])),
+                                moving(telemetry_lines, frame, title, full)))
     return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None, curves)
 
 
-def draw_progress(sweep: dict[str, Any], between_runs: bool, ahead: int, paused: bool) -> None:
+def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
     done = sum(count for status, count in sweep["counts"].items() if status not in NOT_DONE)
     planned = max(sweep["planned_runs"] or 0, done, 1)
     words = [f"{ICONS.get(sweep['status'], '')} {sweep['status']}", f"{done} of {planned} runs done"]
@@ -99,6 +110,10 @@ def draw_progress(sweep: dict[str, Any], between_runs: bool, ahead: int, paused:
     if paused and sweep["status"] in OPEN:
         words.append("paused: no further run starts until it is continued")
     st.progress(done / planned, text=" · ".join(words))
+
+
+def draw_endings(sweep: dict[str, Any], between_runs: bool) -> None:
+    """How many runs ended in which way. Beneath the buttons: lines that come and go must not move those."""
     badges = [f":{_tone(status)}-badge[{ICONS.get(status, '')} {count} {status}]"
               for status, count in sweep["counts"].items()]
     if badges:
@@ -113,12 +128,19 @@ def _tone(status: str) -> str:
     return {"ok": "green", "running": "blue", "skipped": "gray", "cancelled": "gray"}.get(status, "red")
 
 
-def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act) -> None:
-    """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn."""
+def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act,
+                 bundle: Callable[[], bytes] | None) -> None:
+    """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn; `bundle` makes its
+    bundle where it can have one."""
     bad = sum(count for status, count in sweep["counts"].items() if status not in ("ok", "running"))
     missing = max((sweep["planned_runs"] or 0) - sum(sweep["counts"].values()) - sweep["deleted"], 0)
     sweep_id = sweep["sweep_id"]
     with st.container(horizontal=True, vertical_alignment="center"):
+        # What is always there comes first: a click on it must not meet its neighbour when a sweep ends.
+        st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:", query_params={"sweep": sweep_id})
+        draw_answer_link(sweep["experiment"], sweep_id)
+        st.page_link("pages/Launch.py", label="Launch it again, changed", icon=":material/edit:",
+                     query_params={"from_sweep": sweep_id})
         if waits is not None:
             st.button("Cancel", icon=":material/stop_circle:", on_click=act, args=("cancel", sweep_id),
                       disabled=disabled, help="Ends the sweep now; what it has measured is kept")
@@ -131,10 +153,8 @@ def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabl
         if waits is None and bad:
             st.button(f"Run failed and missing again ({bad + missing})", icon=":material/replay:", on_click=act,
                       args=("retry", sweep_id), disabled=disabled)
-        st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:", query_params={"sweep": sweep_id})
-        draw_answer_link(sweep["experiment"], sweep_id)
-        st.page_link("pages/Launch.py", label="Launch it again, changed", icon=":material/edit:",
-                     query_params={"from_sweep": sweep_id})
+        if bundle:
+            draw_bundle_button(sweep_id, bundle)
 
 
 def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], disabled: bool, act: Act) -> None:
@@ -181,18 +201,18 @@ def _draw_finished(finished: CellPicture | pd.DataFrame | None) -> None:
         st.dataframe(finished, hide_index=True, placeholder="–", alt="Finished runs with their metrics")
     elif finished:
         st.subheader("Finished cells")
-        st.markdown(finished.sentence)
-        show(finished.chart, "cells", "Time per item of each finished cell, by phase")
-        st.caption("Whiskers: lowest and highest run. Tick: end to end, mean over runs."
-                   + (" " + say_drawn(CELLS_SHOWN, finished.cells) if finished.cells > CELLS_SHOWN else ""))
+        draw_figure(finished.sentence, finished.chart, None, "cells",
+                    "Whiskers: lowest and highest run. Tick: end to end, mean over runs."
+                    + (" " + say_drawn(CELLS_SHOWN, finished.cells) if finished.cells > CELLS_SHOWN else ""),
+                    "Time per item of each finished cell, by phase")
 
 
 def _draw_run(pictures: Pictures, run: dict[str, Any]) -> None:
     st.subheader("Measured now")
     st.caption(safe(", ".join(f"{name} = {value}" for name, value in run["asked"].items())) or "defaults only")
     if pictures.batches:
-        st.markdown(about_batches(pictures.view.batches, "the last"))
-        show(pictures.batches, "batches", "Phases of the latest batches of the running run")
+        draw_figure(about_batches(pictures.view.batches, "the last"), pictures.batches, None, "batches",
+                    about="Phases of the latest batches of the running run")
     else:
         st.info("No batch yet: the run is starting, loading its data or warming up, or it measures no batches.")
 
@@ -201,8 +221,8 @@ def _draw_readings(pictures: Pictures, log: Path | None) -> None:
     st.subheader("Readings")
     if not pictures.curves:
         st.caption("The first readings come within a second.")
-    for title, curve in pictures.curves:
-        show(curve, title, f"{title} over the run's time")
+    for curve in pictures.curves:
+        draw_figure(curve.sentence, curve.chart, None, curve.metric, about=f"{curve.title} over the run's time")
     if log and (text := tail(log, LOG_TAIL_BYTES)):
         st.caption("The end of its log")
         st.code(text, language=None, height=160)

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.comparison import Ratio
 from analysis.loading import LoadingRun, Payoff, Variant, latency_of, threads_of
 from ui.colours import NEUTRAL, SERIES
+from ui.picking import RUN_IDS, join_ids
 
 Label = Callable[[Mapping[str, Any]], str]
 """A cell by what sets it apart."""
@@ -27,16 +28,17 @@ def variant_frame(variants: Iterable[Variant], label: Label) -> pd.DataFrame:
     """One row per variant with a ratio. The baseline has none: it is the line at 1."""
     return pd.DataFrame([
         {"variant": label(one.params), **_ratio_columns(one.ratio), "items_per_s": one.rate.value, "runs": one.runs,
-         "noisy_runs": one.noisy_runs} for one in variants if one.ratio],
-        columns=["variant", *RATIO, "items_per_s", "runs", "noisy_runs"])
+         "noisy_runs": one.noisy_runs, RUN_IDS: join_ids(one.run_ids)} for one in variants if one.ratio],
+        columns=["variant", *RATIO, "items_per_s", "runs", "noisy_runs", RUN_IDS])
 
 
 def payoff_frame(payoffs: Iterable[Payoff], label: Label) -> pd.DataFrame:
     """Concurrent against serial fetch, one row per line of cells, latency and number of threads."""
     return pd.DataFrame([
         {"variant": f"{label(one.others)}, {one.threads} threads".removeprefix(f"{ONLY}, "),
-         "latency_ms": one.latency_s * 1000, "threads": one.threads, **_ratio_columns(one.ratio)} for one in payoffs],
-        columns=["variant", "latency_ms", "threads", *RATIO])
+         "latency_ms": one.latency_s * 1000, "threads": one.threads, **_ratio_columns(one.ratio),
+         RUN_IDS: join_ids(one.run_ids)} for one in payoffs],
+        columns=["variant", "latency_ms", "threads", *RATIO, RUN_IDS])
 
 
 def _ratio_columns(ratio: Ratio) -> dict[str, Any]:
@@ -68,9 +70,9 @@ def ratio_dots(frame: pd.DataFrame, title: str) -> alt.LayerChart:
 
 def latency_frame(variants: Iterable[Variant]) -> pd.DataFrame:
     rows = [{"latency_ms": latency_of(one.params) * 1000, "threads": threads_of(one.params),
-             "items_per_s": one.rate.value, "low": one.rate.low, "high": one.rate.high, "runs": one.runs}
-            for one in variants]
-    frame = pd.DataFrame(rows, columns=["latency_ms", "threads", "items_per_s", "low", "high", "runs"])
+             "items_per_s": one.rate.value, "low": one.rate.low, "high": one.rate.high, "runs": one.runs,
+             RUN_IDS: join_ids(one.run_ids)} for one in variants]
+    frame = pd.DataFrame(rows, columns=["latency_ms", "threads", "items_per_s", "low", "high", "runs", RUN_IDS])
     return frame.sort_values(["threads", "latency_ms"], ignore_index=True)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.quietness import NOISY_SPREAD, QUIET_SPREAD, Part, Quietness, assess, percent
+from ui.figure import draw_figure
 from ui.frame import safe
 from ui.noise_chart import DrawnPart, noise_strip, slower_than_drawn
 from ui.units import metric_amount, seconds, size
@@ -54,14 +55,13 @@ def draw_quietness(check: NoiseCheck | None, hostname: str) -> None:
     draw_few_numbers(check, found)
     drawn = [DrawnPart(_capital(part.name), part.start_s, part.tracks, spread.median_s)
              for part, spread in zip(check.parts, found.parts, strict=True)]
-    st.altair_chart(noise_strip(drawn), width="stretch", key="noise_strip")
     beyond = slower_than_drawn(drawn)
-    st.caption("Each point is the same piece of work; lines are the means of the blocks the verdict is made from."
-               + (f" {beyond:,} slower pieces are at the upper edge." if beyond else ""))
+    draw_figure(f"**{found.verdict.capitalize()}**: blocks of equal work differ by {percent(found.block_spread)}.",
+                noise_strip(drawn), pieces_frame(check), "noise_check",
+                "Each point is the same piece of work; lines are the means of the blocks the verdict is made from."
+                + (f" {beyond:,} slower pieces are at the upper edge." if beyond else ""))
     with st.expander("All numbers of this check"):
         st.table(spread_table(check, found), border="horizontal")
-        st.download_button("Every piece as CSV", pieces_csv(check), "noise-check.csv", "text/csv",
-                           icon=":material/download:", on_click="ignore")
     st.caption(safe(LIMITS))
 
 
@@ -86,10 +86,11 @@ def draw_few_numbers(check: NoiseCheck, found: Quietness) -> None:
                "ways: read it as a floor.")
 
 
-def pieces_csv(check: NoiseCheck) -> str:
-    lines = [f"{part.name},{process},{piece},{took!r}" for part in check.parts
-             for process, track in enumerate(part.tracks, 1) for piece, took in enumerate(track, 1)]
-    return "\n".join(["load,process,piece,seconds", *lines, ""])
+def pieces_frame(check: NoiseCheck) -> pd.DataFrame:
+    """Every piece of the check, also those that the chart leaves out."""
+    return pd.DataFrame([(part.name, process, piece, took) for part in check.parts
+                         for process, track in enumerate(part.tracks, 1) for piece, took in enumerate(track, 1)],
+                        columns=["load", "process", "piece", "seconds"])
 
 
 def _capital(text: str) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.comparison import Estimate
 from analysis.memory import CATEGORIES, MemoryCell, family_of
 from ui.colours import MEMORY, METHODS, NEUTRAL, SERIES
+from ui.picking import RUN_IDS, join_ids
 
 MIB = 2**20
 GIB = 2**30
@@ -23,8 +24,12 @@ def category_title(name: str) -> str:
 
 def cell_label(cell: MemoryCell, with_model: bool = True) -> str:
     """`resnet18, checkpoint every 2 blocks`."""
-    label = cell.method + (f" every {cell.blocks} blocks" if cell.blocks > 1 else "")
+    label = method_label(cell.method, cell.blocks)
     return f"{cell.model}, {label}" if with_model else label
+
+
+def method_label(method: str, blocks: int) -> str:
+    return method + (f" every {blocks} blocks" if blocks > 1 else "")
 
 
 def step_frame(moments: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -74,7 +79,7 @@ def depth_frame(cells: Iterable[MemoryCell]) -> pd.DataFrame:
         {"series": f"{family_of(cell.model)}, {cell_label(cell, with_model=False)}", "model": cell.model,
          "layers": cell.layers, **three(cell.peak, MIB, "peak_mib"), **three(cell.batch, 1, "batch_s"),
          "saved_mib": cell.saved_bytes / MIB if cell.saved_bytes is not None else None,
-         "runs": len(cell.runs), "noisy_runs": cell.noisy_runs}
+         "runs": len(cell.runs), "noisy_runs": cell.noisy_runs, RUN_IDS: _ids(cell)}
         for cell in cells if family_of(cell.model)])
 
 
@@ -98,18 +103,33 @@ def depth_lines(frame: pd.DataFrame, column: str, title: str) -> alt.LayerChart:
     return alt.layer(whiskers, lines).properties(height=HEIGHT)
 
 
+LABEL_ROWS = (-9, 15, -22, 28)
+NEAR_TIME, NEAR_PEAK = 0.35, 0.15
+"""Shares of the axes within which two names would lie on each other."""
+
+
 def tradeoff_frame(cells: Sequence[MemoryCell], front: Sequence[MemoryCell]) -> pd.DataFrame:
     return pd.DataFrame([
         {"cell": cell_label(cell, with_model=False), "method": cell.method, "batch_s": cell.batch.value,
          "batch_s_low": cell.batch.low, "batch_s_high": cell.batch.high, "peak_mib": cell.peak.value / MIB,
-         "on_the_front": cell in front, "runs": len(cell.runs), "noisy_runs": cell.noisy_runs}
-        for cell in cells if cell.batch])
+         "on_the_front": cell in front, "runs": len(cell.runs), "noisy_runs": cell.noisy_runs,
+         RUN_IDS: _ids(cell)} for cell in cells if cell.batch])
+
+
+def _ids(cell: MemoryCell) -> str:
+    return join_ids(run.run_id for run in cell.runs)
 
 
 def tradeoff_points(frame: pd.DataFrame) -> alt.LayerChart:
-    """Down and to the left is better. The dashed line joins the front."""
+    """Down and to the left is better. The dashed line joins the front. An interval of few runs may be many times as
+    long as the times themselves: it then ends at the edge."""
+    slowest = float(frame["batch_s"].max())
+    longest = float(frame[["batch_s", "batch_s_high"]].astype(float).max(axis=None, skipna=True))
+    reach = 1.05 * min(longest, 2 * slowest)
+    frame = frame.assign(label_row=_label_rows(frame, reach))
     shown = [method for method in METHODS if method in set(frame["method"])]
-    x = alt.X("batch_s:Q", title="Seconds per batch", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8))
+    x = alt.X("batch_s:Q", title="Seconds per batch", scale=alt.Scale(domain=[0, reach], nice=False),
+              axis=alt.Axis(tickCount=8))
     y = alt.Y("peak_mib:Q", title="Peak (MiB)", scale=alt.Scale(zero=True))
     path = alt.Chart(frame[frame["on_the_front"]]).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(
         x=x, y=y, order="batch_s:Q")
@@ -124,21 +144,31 @@ def tradeoff_points(frame: pd.DataFrame) -> alt.LayerChart:
                  alt.Tooltip("peak_mib:Q", title="Peak (MiB)", format=",.1f"), alt.Tooltip("runs:Q", title="Runs"),
                  alt.Tooltip("on_the_front:N", title="On the front")])
     # Names stay inside the frame: on the right half they stand to the left of their point.
-    middle = float(frame[["batch_s", "batch_s_high"]].astype(float).max(axis=None, skipna=True)) / 2
-    left = base.transform_filter(f"datum.batch_s <= {middle!r}").mark_text(align="left", dx=10, dy=-9)
-    right = base.transform_filter(f"datum.batch_s > {middle!r}").mark_text(align="right", dx=-10, dy=-9)
-    names = [side.encode(x=x, text="cell:N") for side in (left, right)]
-    whiskers = base.mark_rule(strokeWidth=1.5).encode(x="batch_s_low:Q", x2="batch_s_high:Q")
+    names = [base.transform_filter(f"datum.label_row == {row} && datum.batch_s {side} {reach / 2!r}")
+             .mark_text(align=align, dx=dx, dy=dy).encode(x=x, text="cell:N")
+             for side, align, dx in (("<=", "left", 10), (">", "right", -10))
+             for row, dy in enumerate(LABEL_ROWS) if row in set(frame["label_row"])]
+    whiskers = base.mark_rule(strokeWidth=1.5, clip=True).encode(x=alt.X("batch_s_low:Q"), x2="batch_s_high:Q")
     return alt.layer(path, whiskers, points, *names).properties(height=360)
+
+
+def _label_rows(frame: pd.DataFrame, reach: float) -> list[int]:
+    """Above its point, unless a name nearby is there already: then below, further above and so on."""
+    taken: list[tuple[float, float, int]] = []
+    for time_s, peak in zip(frame["batch_s"] / reach, frame["peak_mib"] / frame["peak_mib"].max(), strict=True):
+        near = {row for x, y, row in taken if abs(x - time_s) < NEAR_TIME and abs(y - peak) < NEAR_PEAK}
+        taken.append((time_s, peak, next((row for row in range(len(LABEL_ROWS)) if row not in near), 0)))
+    return [row for _, _, row in taken]
 
 
 def error_frame(cells: Iterable[MemoryCell]) -> pd.DataFrame:
     """One row per run that has a prediction."""
     return pd.DataFrame([
         {"cell": cell_label(cell), "run_id": run.run_id, "predicted_mib": run.predicted_bytes / MIB,
-         "measured_mib": run.peak_bytes / MIB, "error_percent": 100 * run.error, "noisy": bool(run.noisy)}
+         "measured_mib": run.peak_bytes / MIB, "error_percent": 100 * run.error, "noisy": bool(run.noisy),
+         RUN_IDS: run.run_id}
         for cell in cells for run in cell.runs if run.predicted_bytes is not None and run.error is not None],
-        columns=["cell", "run_id", "predicted_mib", "measured_mib", "error_percent", "noisy"])
+        columns=["cell", "run_id", "predicted_mib", "measured_mib", "error_percent", "noisy", RUN_IDS])
 
 
 def error_dots(frame: pd.DataFrame, allowed_percent: float) -> alt.LayerChart:

@@ -9,10 +9,12 @@ import pandas as pd
 from analysis.comparison import Ratio
 from analysis.memory import Growth, MemoryCell, Saving, is_shown_slower
 from ui.frame import safe
-from ui.memory_charts import cell_label
+from ui.memory_charts import cell_label, method_label
 from ui.units import seconds, size
 
 WITHIN_PERCENT = 10.0
+FLAT = 0.05
+"""Saved activations whose largest is no more than this above their smallest do not grow with depth."""
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -35,8 +37,13 @@ def about_saving(saving: Saving) -> str:
     time = ratio_text(saving.time)
     told = {"higher": f"takes {time} its time per batch", "lower": f"takes {time} its time per batch",
             "no difference shown": f"shows no difference in time ({time})",
-            "too few runs to tell": f"took {time} its time (too few runs for an interval)"}
+            "too few runs to tell": f"took {time} its time ({_how_few(saving.time)})"}
     return f"{sentence} and {told[saving.time.verdict]}."
+
+
+def _how_few(ratio: Ratio) -> str:
+    """Why there is no interval."""
+    return "one run each, so no interval" if ratio.runs_a == ratio.runs_b == 1 else "too few runs for an interval"
 
 
 def about_growths(growths: Sequence[Growth]) -> str:
@@ -46,20 +53,28 @@ def about_growths(growths: Sequence[Growth]) -> str:
         if flat.method != "reversible":
             continue
         ends = f"from {safe(flat.shallowest.model)} to {safe(flat.deepest.model)}"
-        sentence = (f"{flat.family}'s saved activations **stay within {flat.spread:.1%}** {ends} with reversible "
+        sentence = (f"{flat.family}'s saved activations **{_about_change(flat)}** {ends} with reversible "
                     f"blocks ({size(flat.shallowest.saved_bytes)} to {size(flat.deepest.saved_bytes)} per batch)")
         plain = next((one for one in growths if one.family == flat.family and one.method == "plain"), None)
         if plain:
-            sentence += (f", while the plain network's **grow {plain.fold:.1f}-fold** from "
+            sentence += (f", while the plain network's **{_about_change(plain)}** from "
                          f"{safe(plain.shallowest.model)} to {safe(plain.deepest.model)} "
                          f"({size(plain.shallowest.saved_bytes)} to {size(plain.deepest.saved_bytes)})")
         sentences.append(sentence + ".")
     told = {(one.family, method) for one in growths if one.method == "reversible"
             for method in ("reversible", "plain")}
-    sentences += [f"{one.family}'s saved activations grow {one.fold:.1f}-fold with {one.method} training, from "
-                  f"{safe(one.shallowest.model)} to {safe(one.deepest.model)}."
+    sentences += [f"{one.family}'s saved activations {_about_change(one)} with {method_label(one.method, one.blocks)} "
+                  f"training, from {safe(one.shallowest.model)} to {safe(one.deepest.model)}."
                   for one in growths if (one.family, one.method) not in told]
     return " ".join(sentences)
+
+
+def _about_change(growth: Growth) -> str:
+    if growth.spread <= FLAT:
+        return f"stay within {growth.spread:.1%}"
+    if growth.fold > 1:
+        return f"grow {growth.fold:.1f}-fold" if growth.fold >= 1.5 else f"grow by {growth.fold - 1:.0%}"
+    return f"vary by {growth.spread:.0%}"
 
 
 def about_step(cell: MemoryCell, held_bytes: dict[str, float]) -> str:
@@ -91,6 +106,10 @@ def about_front(cells: Sequence[MemoryCell], front: Sequence[MemoryCell]) -> str
     shown = [safe(cell_label(cell, with_model=False)) for cell in off if is_shown_slower(cell, front)]
     by_means = [safe(cell_label(cell, with_model=False)) for cell in off if not is_shown_slower(cell, front)]
     sentence = f"**On the front** of {safe(timed[0].model)}: {', '.join(names)}."
+    if all(len(cell.runs) == 1 for cell in timed):
+        sentence += f" Off it: {', '.join(by_means)}." if by_means else ""
+        sentence += " One run each: repeat them to tell their times apart."
+        by_means = []
     if shown:
         sentence += f" Off it, because another is faster and no larger: {', '.join(shown)}."
     if by_means:

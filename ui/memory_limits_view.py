@@ -16,11 +16,14 @@ from ui.links import choose, choose_many
 from ui.memory_charts import GIB, batch_lines
 from ui.units import size
 
-GPUS_GIB = {"RTX A5000": 24.0, "Quadro RTX 5000": 16.0, "T4": 16.0, "L4": 24.0, "V100 16 GB": 16.0, "V100 32 GB": 32.0,
-            "A100 40 GB": 40.0, "A100 80 GB": 80.0, "H100 80 GB": 80.0, "RTX 4090": 24.0}
-"""As their makers name them. The table on the page can be changed."""
+GPUS_GIB = {"RTX A5000": 23.7, "Quadro RTX 5000": 15.7, "T4": 14.6, "L4": 22.0, "V100 16 GB": 15.8, "V100 32 GB": 31.7,
+            "A100 40 GB": 39.4, "A100 80 GB": 79.2, "H100 80 GB": 79.1, "RTX 4090": 23.6}
+"""About what the driver leaves to programs: less than the maker's name says, and drivers differ by a few tenths. The
+table on the page can be changed."""
 KEPT_FREE_GIB = 0.5
 DEFAULT_OPTIMIZER = "sgd_momentum"
+PRECISIONS = ("fp32", "bf16", "fp16")
+WITH_BLOCKS = ("checkpoint", "selective")
 
 
 class Wanted(NamedTuple):
@@ -32,6 +35,9 @@ class Wanted(NamedTuple):
     optimizer: str
     device: str
     usable_bytes: float
+    precision: str = "fp32"
+    blocks: int = 1
+    """Per checkpoint; without effect on methods that have none."""
 
 
 def choose_wanted(models: Mapping[str, str], optimizers: Sequence[str], machine_bytes: float) -> Wanted | None:
@@ -51,20 +57,31 @@ def choose_wanted(models: Mapping[str, str], optimizers: Sequence[str], machine_
         text = models[model] == "text"
         side = (st.number_input("Tokens", 1, 512, 128, key="tokens", bind="query-params") if text else
                 st.number_input("Image size (px)", 32, 2048, 224, key="pixels", bind="query-params"))
+    with places.cell():
+        precision = st.selectbox("Precision", PRECISIONS, key="precision", bind="query-params",
+                                 help="bf16 and fp16 run the forward pass under autocast.")
+    blocks = 1
+    if set(methods) & set(WITH_BLOCKS):
+        with places.cell():
+            blocks = st.number_input("Blocks per checkpoint", 1, 1000, 1, key="blocks", bind="query-params",
+                                     help="So many blocks are computed again at once.")
     table = _gpu_table(machine_bytes)
     with places.cell():
-        device = choose("Device", list(table), "gpu", lambda name: f"{name} ({table[name]:g} GiB)")
+        device = choose("Device", list(table), "gpu", lambda name: f"{name} (about {table[name]:g} GiB)")
     with places.cell():
         free = st.number_input("Kept free (GiB)", 0.0, 64.0, KEPT_FREE_GIB, 0.1, key="free", bind="query-params",
                                help="For the CUDA context, workspaces and a display.")
     if not methods or device is None:
         st.info("Choose a device and at least one method.")
         return None
-    return Wanted(model, methods, int(side), str(optimizer), device, max(0.0, table[device] - float(free)) * GIB)
+    return Wanted(model, methods, int(side), str(optimizer), device, max(0.0, table[device] - float(free)) * GIB,
+                  str(precision), int(blocks))
 
 
 def _gpu_table(machine_bytes: float) -> dict[str, float]:
     with st.expander("Memory of devices: change, add or remove rows"):
+        st.caption("About what drivers leave to programs, less than the maker's figure. torch.cuda.mem_get_info() "
+                   "tells your own.")
         known = pd.DataFrame([*GPUS_GIB.items(), ("this machine's memory", round(machine_bytes / GIB, 2))],
                              columns=["Device", "GiB"])
         edited = st.data_editor(known, num_rows="dynamic", hide_index=True, key="gpu_table", column_config={
@@ -88,14 +105,16 @@ def draw_curve(wanted: Wanted, points: Mapping[str, Mapping[int, float]], found:
 
 def fitting_text(fit: FittingBatch) -> str:
     if fit.largest == 0:
-        return "none fits"
+        return f"fewer than {fit.too_large}"
     return f"{fit.largest:,}" if fit.too_large is not None else f"at least {MOST:,}"
 
 
 def about_fitting(wanted: Wanted, found: Mapping[str, FittingBatch]) -> str:
-    parts = [f"**{fitting_text(fit)}** with {method}" for method, fit in found.items()]
-    sentence = (f"Largest batch of {safe(wanted.model)} predicted to fit {size(wanted.usable_bytes)} of "
-                f"{safe(wanted.device)}: {', '.join(parts)}.")
+    groups = f" every {wanted.blocks} blocks" if wanted.blocks > 1 else ""
+    parts = [f"**{fitting_text(fit)}** with {method}{groups if method in WITH_BLOCKS else ''}"
+             for method, fit in found.items()]
+    sentence = (f"Largest batch of {safe(wanted.model)} in {wanted.precision} predicted to fit "
+                f"{size(wanted.usable_bytes)} of {safe(wanted.device)}: {', '.join(parts)}.")
     plain = found.get("plain")
     if plain and plain.largest:
         best = max(found, key=lambda method: found[method].largest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -173,12 +173,12 @@ def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
         return
     st.subheader("Published: seed 003")
     setting = cells[0].runs[0].params if cells else {}
-    sentence = "Seed 003 measured batches of 8 images at 224 px, on a machine it does not name."
+    sentence = ("Seed 003 measured batches of 8 images at 224 px; it names neither its machine nor its optimiser, and "
+                "nothing speaks for another precision than fp32.")
     if setting:
         sentence += (f" Own runs here: batches of {setting.get('batch_size')} at {setting.get('image_size')} px on "
                      f"{safe(setting.get('device'))}"
-                     + (", the same work on another machine." if (setting.get("batch_size"), setting.get("image_size"))
-                        == (8, 224) else ": other work, so that the columns are not to be divided by each other."))
+                     + _same_work(setting))
     st.markdown(sentence)
     table = published_table(cells, published)
     st.dataframe(table, hide_index=True, height="content", alt="Seed 003's table with own runs beside")
@@ -186,7 +186,15 @@ def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
                      "gradients were asked for. Here every parameter is. Own RevNets are the reversible ones.")
 
 
-def draw_tradeoff(cells: Sequence[MemoryCell]) -> None:
+def _same_work(setting: Mapping[str, Any]) -> str:
+    asked = tuple(setting.get(name) for name in ("batch_size", "image_size", "precision"))
+    told = f", in {safe(setting.get('precision'))} with {safe(setting.get('optimizer'))}: "
+    if asked != (8, 224, "fp32"):
+        return told + "other work, so that the columns are not to be divided by each other."
+    return told + "the same batches on another machine. Optimisers differ by up to two kept numbers per parameter."
+
+
+def draw_tradeoff(cells: Sequence[MemoryCell], peaks: Rows) -> None:
     timed = [cell for cell in cells if cell.batch]
     models = list(dict.fromkeys(cell.model for cell in timed))
     if not models:
@@ -200,11 +208,35 @@ def draw_tradeoff(cells: Sequence[MemoryCell]) -> None:
     frame = tradeoff_frame(members, front)
     draw_figure(about_front(members, front), tradeoff_points(frame), frame, "memory_against_time",
                 "Down and to the left is better. Circles are on the front, by the means of runs; whiskers are 95 % "
-                "intervals of the time.")
+                "intervals of the time, cut off where they are longer than the chart.")
     table = savings_table(cells)
     if not table.empty:
         st.dataframe(table, hide_index=True, height="content", alt="Every method against plain training")
         draw_rows_button(table, "memory_savings")
+    draw_peaks(cells, peaks)
+
+
+def draw_peaks(cells: Sequence[MemoryCell], published: Rows) -> None:
+    """What tensors took, and what had to be taken from the device or the system for them."""
+    table = peaks_table(cells, published)
+    st.markdown("**Allocated, reserved and resident**: tensors take the first; a GPU's allocator takes more from the "
+                "device than it hands out, a CPU's process grows by more than its tensors.")
+    st.dataframe(table, hide_index=True, height="content", alt="Allocated, reserved and resident memory of every cell")
+    draw_rows_button(table, "memory_peaks", "Reserved is known on a GPU only. Resident is the growth of the process "
+                     "that measured the peak. Seed 002's peaks are resnet18's with Adam at 224 px on a GPU of 16 GB; "
+                     "its checkpointed model trained only its last layer.")
+
+
+def peaks_table(cells: Sequence[MemoryCell], published: Rows) -> pd.DataFrame:
+    def row(name: str, batch: Any, peak: float, reserved: float | None, resident: float | None) -> dict[str, Any]:
+        over = reserved if reserved is not None else resident
+        return {"Cell": name, "Batch size": str(batch), "Allocated": size(peak), "Reserved": size(reserved),
+                "Resident growth": size(resident), "Times allocated": f"{over / peak:.2f}" if over else "–"}
+
+    own = [row(cell_label(cell), cell.runs[0].params.get("batch_size", "–"), cell.peak.value,
+               cell.reserved_bytes, cell.resident_bytes) for cell in cells]
+    return pd.DataFrame([*own, *(row(f"{one['model']}, {one['method']} (seed 002, published)", one["batch_size"],
+                                     one["allocated_bytes"], one["reserved_bytes"], None) for one in published)])
 
 
 def savings_table(cells: Sequence[MemoryCell]) -> pd.DataFrame:

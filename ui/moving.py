@@ -14,6 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
+from ui.picking import can_pick, chosen_in, make_pickable
+from ui.specs import make_spec
+
 NAME = "rows"
 SPECS_KEPT = 200
 _specs: dict[Hashable, dict[str, Any]] = {}
@@ -24,22 +27,40 @@ class Moving(NamedTuple):
 
     spec: dict[str, Any]
     rows: bytes
+    pickable: bool = False
+
+    def frame(self) -> pd.DataFrame:
+        with pa.ipc.open_stream(self.rows) as stream:
+            frame: pd.DataFrame = stream.read_all().to_pandas()
+        return frame
+
+    def whole_spec(self) -> dict[str, Any]:
+        """With the rows inside, for what is not drawn by Streamlit."""
+        return {**self.spec, "datasets": {NAME: alt.to_values(self.frame())["values"]}}
 
 
 def moving(draw: Callable[..., alt.Chart | alt.LayerChart], frame: pd.DataFrame, *arguments: Hashable) -> Moving:
     """What `draw(frame, *arguments)` draws, ready to be shown any number of times."""
-    shape = (draw.__name__, arguments, *(tuple(dict.fromkeys(frame[name])) for name in ("phase", "device")
+    pickable = can_pick(frame)
+    shape = (draw.__name__, arguments, pickable, *(tuple(dict.fromkeys(frame[name])) for name in ("phase", "device")
                                          if name in frame))
     spec = _specs.get(shape)
     if spec is None:
         if len(_specs) >= SPECS_KEPT:
             _specs.clear()
-        spec = _specs[shape] = _without_rows(draw(frame, *arguments).to_dict())
-    return Moving(spec, _encode(frame))
+        chart = draw(frame, *arguments)
+        spec = _specs[shape] = _without_rows(make_spec(make_pickable(chart) if pickable else chart))
+    return Moving(spec, _encode(frame), pickable)
 
 
-def show(chart: Moving, key: str, alt: str) -> None:
-    st.vega_lite_chart({**chart.spec, "datasets": {NAME: chart.rows}}, width="stretch", key=key, alt=alt)
+def show(chart: Moving, key: str, alt: str) -> list[str]:
+    """Draws it; returns what is chosen in it, one text of run ids per mark."""
+    spec = {**chart.spec, "datasets": {NAME: chart.rows}}
+    if not chart.pickable:
+        st.vega_lite_chart(spec, width="stretch", key=key, alt=alt)
+        return []
+    event = st.vega_lite_chart(spec, width="stretch", key=key, alt=alt, on_select="rerun")
+    return chosen_in(event, chart.frame())
 
 
 def _without_rows(spec: dict[str, Any]) -> dict[str, Any]:

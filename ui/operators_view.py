@@ -59,5 +59,5 @@ def draw_operators(rows: Rows) -> None:
                            **({"On the device": seconds(row["device_s"])} if on_device else {})} for row in rows])
     st.dataframe(shown, hide_index=True, height="content", alt="Operators by their own time, the longest first")
     draw_rows_button(pd.DataFrame(rows), "operators",
-                     "Up to three batches under torch's profiler, apart from the timed ones: the profiler itself takes "
-                     "time, so compare shares. The trace is on the Files tab.")
+                     "Up to three batches under torch's profiler, apart from the measured ones: the profiler itself "
+                     "takes time, so compare shares. The trace is on the Files tab.")

@@ -150,6 +150,6 @@ def draw_published(published: pd.DataFrame) -> None:
             st.markdown(f"##### {titles[data]}")
             if not values:
                 continue
-            frame = heat_frame(values, sorted(values), 100, ",.0f")
+            frame = heat_frame(values, sorted(values), 100, "{:,.0f}".format)
             draw_figure(about_heat(values, False, True), heat_map(frame, "Mean regret (%)", ",.2f"), rows,
                         f"published_{data}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 import yaml
@@ -23,8 +25,10 @@ from ui.charts import (
     telemetry_lines,
 )
 from ui.colours import ICONS
-from ui.findings import about_batches, about_stages
+from ui.figure import draw_figure
+from ui.findings import about_batches, about_readings, about_stages
 from ui.frame import safe
+from ui.links import choose_number
 from ui.live_page import tail
 from ui.max_batch_view import draw_max_batch
 from ui.operators_view import draw_operators, find_operators
@@ -85,7 +89,9 @@ def _when(run: dict[str, Any]) -> str:
     moment = f"{run['started_at']:%Y-%m-%d %H:%M:%S} UTC" if run["started_at"] else ""
     if run["source"] == "imported":
         return f" · **imported** {moment}: measured elsewhere, nothing is known about that machine"
-    return f" · took {seconds(run['wall_s'])}" + (f" · started {moment}" if moment else "")
+    machine = (run["environment"] or {}).get("hostname")
+    elsewhere = f" · **measured on {safe(machine)}**" if machine and machine != platform.node() else ""
+    return f" · took {seconds(run['wall_s'])}" + (f" · started {moment}" if moment else "") + elsewhere
 
 
 def _draw_environment(run: dict[str, Any]) -> None:
@@ -106,7 +112,9 @@ def _draw_metrics(run: dict[str, Any]) -> None:
              ("first_batch_s", "First batch there after", "From the window's start, the loader's included"),
              ("steady_items_per_s", "Steady state", "Items per second without start-up and run-out of the loader"),
              ("unaccounted_s", "In no phase", "End to end minus the phases"),
-             ("overlapped_s", "Overlapped", "Phases minus end to end: a device worked while the host went on")]
+             ("overlapped_s", "Overlapped", "Phases minus end to end: a device worked while the host went on"),
+             ("gradient_error", "Gradient error", "Of the method against plain training, over the norm of the whole "
+              "gradient. Both in double precision, whatever the run's precision")]
     with st.container(horizontal=True):
         for name, title, help_text in shown:
             value = run["metrics"].get(name)
@@ -119,19 +127,17 @@ def _draw_metrics(run: dict[str, Any]) -> None:
 
 def _draw_phases(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> None:
     if run["stages"]:
-        st.markdown(about_stages(run["stages"]))
-        st.altair_chart(stage_bar(run["stages"]), width="stretch")
+        draw_figure(about_stages(run["stages"]), stage_bar(run["stages"]), pd.DataFrame(run["stages"]), "stages")
     total = count_batches(connection, run["run_id"])
     if not total:
         st.info("No batch was measured.")
         return
     first = 0
     if total > BATCHES_SHOWN:
-        first = st.slider("Batches from", 0, total - BATCHES_SHOWN, 0)
+        first = int(choose_number("Batches from", 0, total - BATCHES_SHOWN, 0, "from"))
     rows = run_batches(connection, run["run_id"], first, BATCHES_SHOWN)
     if rows:
-        st.markdown(about_batches(rows))
-        st.altair_chart(batch_bars(batch_frame(rows)), width="stretch")
+        draw_figure(about_batches(rows), batch_bars(batch_frame(rows)), pd.DataFrame(rows), "batches")
     if not run["phases"]:
         return  # still being measured: medians and totals come when it has ended
     table = pd.DataFrame([{"Phase": name, "Clock": row["clock"], "Batches": row["count"],
@@ -165,9 +171,10 @@ def _draw_telemetry(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) 
     st.caption("Above: which phase when (the first batches). Below: readings on the same time axis. "
                "Shaded: warm-up and the measured window.")
     if batches:
-        st.altair_chart(phase_strip(batches, _end_s(run)), width="stretch")
+        draw_figure(about_batches(batches, "the first"), phase_strip(batches, _end_s(run)), pd.DataFrame(batches),
+                    "phase_strip")
     for line in lines:
-        st.altair_chart(line, width="stretch")
+        draw_figure(*line)
     _draw_readings_table(run, CURVES)
 
 
@@ -180,20 +187,24 @@ def _draw_memory(connection: duckdb.DuckDBPyConnection, run: dict[str, Any]) -> 
     if lines:
         st.caption("Resident memory is what the system gave the processes; an allocator's peak is another number.")
         for line in lines:
-            st.altair_chart(line, width="stretch")
+            draw_figure(*line)
         _draw_readings_table(run, MEMORY)
     elif not peaks:
         st.info("No reading of memory was taken: the run was over before the first one.")
 
 
-def _lines(connection: duckdb.DuckDBPyConnection, run: dict[str, Any], metrics: tuple[str, ...]) -> list[Any]:
+def _lines(connection: duckdb.DuckDBPyConnection, run: dict[str, Any], metrics: tuple[str, ...],
+           ) -> list[tuple[str, alt.LayerChart, pd.DataFrame, str]]:
+    """Sentence, chart, rows and name of each metric that was read more than once."""
     samples = run_samples(connection, run["run_id"], list(metrics))
     found = []
     for metric in metrics:
         rows = [row for row in samples if row["metric"] == metric]
         if len(rows) > 1:
             title, scale = READINGS[metric]
-            found.append(telemetry_lines(telemetry_frame(rows, scale), title, None, run["stages"], _end_s(run)))
+            frame = telemetry_frame(rows, scale)
+            found.append((about_readings(title, list(frame["value"])),
+                          telemetry_lines(frame, title, None, run["stages"], _end_s(run)), frame, metric))
     return found
 
 
@@ -224,7 +235,7 @@ def _draw_files(run: dict[str, Any], folder: SweepFolder) -> None:
         if not path.resolve().is_relative_to(folder.path.resolve()) or not path.is_file():
             st.markdown(f"{safe(title)}: not there any more")
             continue
-        st.download_button(f"{title} ({size(path.stat().st_size)})", path.read_bytes, file_name=path.name,
+        st.download_button(f"{safe(title)} ({size(path.stat().st_size)})", path.read_bytes, file_name=path.name,
                            icon=":material/download:", on_click="ignore", key=f"file_{number}")
 
 

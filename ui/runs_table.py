@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import pandas as pd
@@ -42,10 +43,11 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
     frame = frame.copy()
     frame["first_batch_s"] *= 1000
     frame["noisy"] = frame["noisy"].map({True: "noisy", False: "quiet"}).fillna("")
+    frame["source"] = frame["source"].where(frame["source"] != platform.node())
     words = f"{total:,} {'run' if total == 1 else 'runs'}"
     if total > len(frame):
         words += f", the newest {len(frame):,} of them below: narrow the filters, or show all"
-    st.caption(f"{words}. Tick rows at the left to open, tag, archive or delete them; click a heading to sort.")
+    st.caption(f"{words}. Tick rows at the left to open, compare, tag or delete them; click a heading to sort.")
     for column in ("tags", "note", "reason", "noisy", "source", "items_per_s", "first_batch_s"):
         if not (frame[column].notna() & (frame[column] != "")).any():
             frame = frame.drop(columns=column)
@@ -62,7 +64,8 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "tags": st.column_config.TextColumn("Tags"), "note": st.column_config.TextColumn("Note"),
         "started_at": st.column_config.DatetimeColumn("Started (UTC)", format="YYYY-MM-DD HH:mm:ss"),
         "reason": st.column_config.TextColumn("Reason", width="medium"),
-        "source": st.column_config.TextColumn("Source", width="small", help="imported: measured elsewhere"),
+        "source": st.column_config.TextColumn("Source", width="small",
+                                              help="imported from CSV; or the machine that measured it, if another"),
         "experiment": st.column_config.TextColumn("Experiment"),
         "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }

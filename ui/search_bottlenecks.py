@@ -12,15 +12,17 @@ from analysis.bottlenecks import GROUPS, PARTS, Bar, joint_gains
 from analysis.comparison import estimate
 from ui.colours import NEUTRAL, phase_scale
 from ui.figure import draw_figure
+from ui.findings import about_overlap
 from ui.frame import safe
 from ui.links import choose, choose_many
+from ui.picking import RUN_IDS, join_ids
 from ui.search_speedup import WIDEST
 from ui.units import seconds
 
 CHARTS_SHOWN = 8
 NOTE = ("Means over runs, because means of groups add up. Preparing a model is building it, loading its state and "
         "moving it to the device. A part runs on one batch of activations from memory: it has no data to load. "
-        "Whiskers: 95 % interval of the whole over runs.")
+        "Whiskers: 95 % interval of the whole over runs, by the clock.")
 
 
 def draw_bottlenecks(found: Sequence[Bar]) -> None:
@@ -56,7 +58,8 @@ def _one_setting(found: Sequence[Bar]) -> list[Bar]:
 def bar_frame(bars: Sequence[Bar]) -> pd.DataFrame:
     return pd.DataFrame([{"form": _label(bar), "group": group, "seconds": bar.groups_s[group],
                           "share": bar.share(group), "order": GROUPS.index(group), "runs": bar.runs,
-                          "noisy_runs": bar.noisy_runs, "what_runs": bar.what_runs}
+                          "noisy_runs": bar.noisy_runs, "what_runs": bar.what_runs,
+                          RUN_IDS: join_ids(bar.run_ids)}
                          for bar in bars for group in GROUPS if bar.groups_s[group] > 0])
 
 
@@ -72,7 +75,7 @@ def interval_frame(bars: Sequence[Bar]) -> pd.DataFrame:
 
 
 def with_intervals(chart: alt.Chart, bars: Sequence[Bar]) -> alt.LayerChart:
-    end = WIDEST * max(bar.total_s for bar in bars)
+    end = WIDEST * max(bar.groups_total_s for bar in bars)
     rows = interval_frame(bars)
     rows["high"] = rows["high"].clip(upper=end)
     whiskers = alt.Chart(rows).mark_rule(color=NEUTRAL, strokeWidth=2).encode(
@@ -103,7 +106,9 @@ def about_bars(bars: Sequence[Bar]) -> str:
     for bar in _ends(bars):
         group = max(GROUPS, key=lambda group: bar.groups_s[group])
         said.append(f"{safe(bar.label).capitalize()}: **{group}** takes most, {bar.share(group):.0%} of "
-                    f"{seconds(bar.total_s)}.")
+                    f"{seconds(bar.groups_total_s)}.")
+    said += filter(None, (about_overlap(safe(bar.label).capitalize(), bar.groups_total_s, bar.overlap_s)
+                          for bar in bars))
     for gain in joint_gains(bars):
         part = f"{gain.models} models that differ in their {PARTS[gain.part]}"
         low, high = gain.ratio.low, gain.ratio.high

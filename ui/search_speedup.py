@@ -13,6 +13,7 @@ from analysis.search import Published, SpeedUp
 from ui.colours import NEUTRAL, SERIES
 from ui.figure import draw_figure
 from ui.frame import safe
+from ui.picking import RUN_IDS, join_ids
 from ui.units import seconds
 
 OWN, STUDY = "this lab", "seed 000, RTX A5000"
@@ -38,12 +39,13 @@ def speed_up_frame(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> 
     own = [{"pair": label(pair), "model": pair.model, "images": pair.items, "source": OWN, "times": pair.ratio.value,
             "low": pair.ratio.low, "high": pair.ratio.high, "finetune_s": pair.finetune.value,
             "extract_s": pair.extract.value, "epochs": pair.epochs, "layers": pair.layers, "setting": pair.other,
-            "finetune_runs": pair.finetune.runs, "extract_runs": pair.extract.runs, "noisy_runs": pair.noisy_runs}
-           for pair in pairs]
+            "finetune_runs": pair.finetune.runs, "extract_runs": pair.extract.runs, "noisy_runs": pair.noisy_runs,
+            RUN_IDS: join_ids(pair.run_ids)} for pair in pairs]
     theirs = [{"pair": f"{pair.model}, {pair.train + pair.val:,} images, published", "model": pair.model,
                "images": pair.train + pair.val, "source": STUDY, "times": pair.ratio, "low": None, "high": None,
                "finetune_s": pair.finetune_s, "extract_s": pair.extract_s, "epochs": 10, "layers": "all",
-               "setting": "", "finetune_runs": None, "extract_runs": None, "noisy_runs": None} for pair in published]
+               "setting": "", "finetune_runs": None, "extract_runs": None, "noisy_runs": None,
+               RUN_IDS: ""} for pair in published]
     return pd.DataFrame(own + theirs)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.strategies import ORDER, StrategyTimes
 from ui.charts import PHASE_ORDER
 from ui.colours import NEUTRAL, SERIES, phase_scale
+from ui.picking import RUN_IDS, join_ids
 
 TITLES = {"exhaustive": "exhaustive", "halving": "halving", "shared_prefix": "shared prefix",
           "shared_prefix_halving": "shared prefix + halving"}
@@ -31,6 +32,7 @@ def group_frame(cells: Sequence[StrategyTimes]) -> pd.DataFrame:
     """One row per strategy and group; seconds are means over runs."""
     rows = [{"Strategy": TITLES.get(cell.strategy, cell.strategy), "Group": GROUPS.get(phase, phase), "phase": phase,
              "Seconds": seconds, "Whole (s)": sum(cell.phases_s.values()), "Runs": cell.runs,
+             RUN_IDS: join_ids(cell.run_ids),
              "place": PHASE_ORDER.index(phase) if phase in PHASE_ORDER else len(PHASE_ORDER)}
             for cell in cells for phase, seconds in cell.phases_s.items()]
     return pd.DataFrame(rows)
@@ -45,7 +47,7 @@ def group_bars(frame: pd.DataFrame) -> alt.Chart:
         x=alt.X("sum(Seconds):Q", title="Time of a search (s)"),
         color=alt.Color("Group:N", scale=alt.Scale(domain=names, range=colours), title=None,
                         legend=alt.Legend(orient="top", columns=3)),
-        order=alt.Order("place:Q"),
+        order=alt.Order("place:Q"), detail=f"{RUN_IDS}:N",
         tooltip=["Strategy:N", "Group:N", alt.Tooltip("Seconds:Q", title="This group (s)", format=",.3~f"),
                  alt.Tooltip("Whole (s):Q", format=",.3~f"), "Runs:Q"]).properties(height=alt.Step(34))
 
@@ -56,7 +58,7 @@ def faster_frame(cells: Sequence[StrategyTimes]) -> pd.DataFrame:
         {"Store": store_title(cell.snapshots), "Strategy": TITLES.get(cell.strategy, cell.strategy),
          "Times faster": cell.faster.value, "Low": cell.faster.low, "High": cell.faster.high,
          "Times less work": cell.less_work, "Runs": cell.faster.runs_b, "Exhaustive runs": cell.faster.runs_a,
-         "Noisy runs": cell.noisy_runs, "Shown": cell.faster.verdict}
+         "Noisy runs": cell.noisy_runs, "Shown": cell.faster.verdict, RUN_IDS: join_ids(cell.run_ids)}
         for cell in cells if cell.faster])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.strategies import StrategyTimes
+from ui.findings import about_overlap
 from ui.frame import safe
 from ui.strategies_charts import GROUPS, TITLES, store_title
 from ui.units import number, seconds
@@ -38,13 +39,15 @@ def about_faster(cells: Sequence[StrategyTimes]) -> str:
 
 
 def about_groups(cells: Sequence[StrategyTimes]) -> str:
-    """Where the fastest one's time goes."""
+    """Where the fastest one's time goes, and whose groups add up to more than their time."""
     fastest = min(cells, key=lambda cell: cell.seconds.value)
     whole = sum(fastest.phases_s.values())
     group = max(fastest.phases_s, key=lambda name: fastest.phases_s[name])
     sentence = (f"**{TITLES.get(fastest.strategy, safe(fastest.strategy))}** takes {seconds(fastest.seconds.value)}; "
                 f"{fastest.phases_s[group] / whole:.0%} of it is {GROUPS.get(group, safe(group))}.")
-    return sentence + _about_noise(cells)
+    overlaps = [about_overlap(TITLES.get(cell.strategy, safe(cell.strategy)), sum(cell.phases_s.values()),
+                              cell.overlap_s) for cell in cells]
+    return " ".join([sentence, *filter(None, overlaps)]) + _about_noise(cells)
 
 
 def _about_noise(cells: Sequence[StrategyTimes]) -> str:

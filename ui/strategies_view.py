@@ -11,7 +11,7 @@ import streamlit as st
 
 from analysis.search_prices import find_prices
 from analysis.search_scaling import SHARES, Store, can_halve, count_work, items_to_halve
-from analysis.strategies import ORDER, StrategyTimes, compare_strategies
+from analysis.strategies import BASELINE, ORDER, StrategyTimes, compare_strategies
 from engine.home import Home
 from store.strategies import as_search_run, strategy_runs, strategy_sweeps
 from ui.figure import draw_figure, draw_rows_button
@@ -43,7 +43,7 @@ def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defau
     if not any(sweep["ok"] for sweep in sweeps):
         empty_state("No search has been measured yet: nothing is known about strategies." if not sweeps else
                     "No search has ended well yet; Live says how it stands, or launch another.",
-                    "Launch the small comparison: three stores, about two minutes", "pages/Launch.py",
+                    "Launch the small comparison: three stores, about a minute", "pages/Launch.py",
                     query={"preset": "search-strategies-small"})
         return
     names = {sweep["sweep_id"]: f"{sweep['name']} · {sweep['created_at']:%Y-%m-%d %H:%M}" for sweep in sweeps}
@@ -65,7 +65,7 @@ def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defau
     snapshots = choose("Store", stores, "store", store_title) or stores[0]
     here = [cell for cell in cells if cell.snapshots == snapshots]
     members = [row for row, run in zip(rows, runs, strict=True) if (run.snapshots, run.setting) == (snapshots, setting)]
-    _draw_groups(here, members, defaults)
+    _draw_groups(here)
     _draw_tree(members, home, defaults)
     _draw_scaling(here, snapshots, json.loads(setting))
 
@@ -91,28 +91,31 @@ def _draw_comparison(cells: list[StrategyTimes]) -> None:
                 + "Lines are 95 % intervals over runs; the grey tick is what the saved work alone would give.")
 
 
-def _draw_groups(cells: list[StrategyTimes], members: list[Row], defaults: Row) -> None:
+def _draw_groups(cells: list[StrategyTimes]) -> None:
     frame = group_frame(cells)
     draw_figure(about_groups(cells), group_bars(frame), frame.drop(columns=["phase", "place"]), "search_time_by_group",
                 "Means over runs. Waiting for weights is what reading ahead could not hide.")
-    work = pd.DataFrame([_work_row(cell, [row for row in members if _asked(row, defaults, "strategy") == cell.strategy])
-                         for cell in cells])
+    work = pd.DataFrame([_work_row(cell) for cell in cells])
     st.dataframe(work, hide_index=True, height="content", alt="Work and memory by strategy")
-    draw_rows_button(work, "search_work", "Block-item pairs: how often a block ran on an item. The bound is each "
-                     "distinct prefix once for each item that some model left in the search has to see.")
+    draw_rows_button(work, "search_work", "Means over the same runs (of times the geometric one), and of memory the "
+                     "highest. Block-item pairs: how often a block ran on an item. The bound is each distinct prefix "
+                     "once for each item that some model left in the search has to see.")
 
 
-def _work_row(cell: StrategyTimes, rows: list[Row]) -> Row:
-    metrics = rows[0]["metrics"] if rows else {}
-    bound = metrics.get("bound_block_items")
-    shared = cell.strategy.startswith("shared")
+def _work_row(cell: StrategyTimes) -> Row:
+    bound = cell.bound_block_items if cell.strategy.startswith("shared") else None
     return {"Strategy": TITLES.get(cell.strategy, cell.strategy), "Time": seconds(cell.seconds.value),
             "Runs": f"{cell.runs}" + (f", {cell.noisy_runs} noisy" if cell.noisy_runs else ""),
-            "Block-item pairs": f"{cell.block_items:,.0f}", "Lower bound": f"{bound:,.0f}" if bound and shared else "–",
-            "Work": f"{1 / cell.less_work:.1%}" if cell.less_work else "100%", "Blocks loaded": f"{cell.loads:,.0f}",
-            "Peak of activations": size(metrics.get("activation_peak_bytes")),
-            "Planned peak": size(metrics.get("predicted_peak_bytes")),
-            "Kept for others": size(metrics.get("kept_peak_bytes"))}
+            "Block-item pairs": f"{cell.block_items:,.0f}", "Lower bound": f"{bound:,.0f}" if bound else "–",
+            "Work": _share_of_work(cell), "Blocks loaded": f"{cell.loads:,.0f}",
+            "Peak of activations": size(cell.activation_peak_bytes), "Planned peak": size(cell.predicted_peak_bytes),
+            "Kept for others": size(cell.kept_peak_bytes)}
+
+
+def _share_of_work(cell: StrategyTimes) -> str:
+    if cell.strategy == BASELINE:
+        return "100%"
+    return f"{1 / cell.less_work:.1%}" if cell.less_work else "–"
 
 
 def _asked(row: Row, defaults: Row, name: str) -> Any:

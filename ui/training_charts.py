@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.training import Curve, Published, TrainedCell, TrainingRun, published_ratio
 from ui.colours import NEUTRAL, SERIES
+from ui.picking import RUN_IDS, join_ids
 
 Label = Callable[[TrainingRun], str]
 OWN, STUDY = "own runs", "seed 002, published"
@@ -19,11 +20,17 @@ EPOCHS = {ESTIMATED: SERIES[7], ACTUAL: SERIES[0]}
 
 def ratio_frame(cells: Sequence[TrainedCell], published: Sequence[Published], label: Label) -> pd.DataFrame:
     rows = [{"cell": label(cell.first), "source": OWN, "ratio": cell.against.value, "low": cell.against.low,
-             "high": cell.against.high, "verdict": cell.against.verdict} for cell in cells if cell.against]
+             "high": cell.against.high, "verdict": cell.against.verdict + other_batch_text(cell),
+             RUN_IDS: join_ids(cell.run_ids)} for cell in cells if cell.against]
     rows += [{"cell": _published_label(row), "source": STUDY, "ratio": ratio, "low": None, "high": None,
-              "verdict": "one run, no interval"} for row in published
+              "verdict": "one run, no interval", RUN_IDS: ""} for row in published
              if (ratio := published_ratio(row, published)) is not None]
-    return pd.DataFrame(rows, columns=["cell", "source", "ratio", "low", "high", "verdict"])
+    return pd.DataFrame(rows, columns=["cell", "source", "ratio", "low", "high", "verdict", RUN_IDS])
+
+
+def other_batch_text(cell: TrainedCell) -> str:
+    """Beside a ratio that also holds the effect of another batch."""
+    return f", plain at another batch per device ({cell.plain_batch_size})" if cell.plain_batch_size else ""
 
 
 def _published_label(row: Published) -> str:
@@ -55,9 +62,9 @@ def ratio_dots(frame: pd.DataFrame) -> alt.LayerChart:
 def epoch_frame(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:
     return pd.DataFrame([
         {"cell": label(cell.first), "epoch": kind, "seconds": found.value, "low": found.low, "high": found.high,
-         "runs": cell.runs, "noisy_runs": cell.noisy_runs}
+         "runs": cell.runs, "noisy_runs": cell.noisy_runs, RUN_IDS: join_ids(cell.run_ids)}
         for cell in cells for kind, found in ((ESTIMATED, cell.estimated_epoch_s), (ACTUAL, cell.actual_epoch_s))],
-        columns=["cell", "epoch", "seconds", "low", "high", "runs", "noisy_runs"])
+        columns=["cell", "epoch", "seconds", "low", "high", "runs", "noisy_runs", RUN_IDS])
 
 
 def epoch_bars(frame: pd.DataFrame) -> alt.LayerChart:
@@ -80,9 +87,9 @@ def loss_frame(curves: Sequence[Curve], labels: dict[str, str]) -> pd.DataFrame:
     first: dict[str, Curve] = {}
     for curve in curves:
         first.setdefault(curve.cell, curve)
-    return pd.DataFrame([{"cell": labels[curve.cell], "images": images, "loss": loss}
+    return pd.DataFrame([{"cell": labels[curve.cell], "images": images, "loss": loss, RUN_IDS: curve.run_id}
                          for curve in first.values() for images, loss in zip(curve.images, curve.losses, strict=True)],
-                        columns=["cell", "images", "loss"])
+                        columns=["cell", "images", "loss", RUN_IDS])
 
 
 def loss_lines(frame: pd.DataFrame) -> alt.Chart:
@@ -102,9 +109,10 @@ def loss_lines(frame: pd.DataFrame) -> alt.Chart:
 def efficiency_frame(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:
     return pd.DataFrame([
         {"cell": label(cell.first), "devices": cell.first.devices, "efficiency": cell.efficiency.value,
-         "low": cell.efficiency.low, "high": cell.efficiency.high, "verdict": cell.efficiency.verdict}
+         "low": cell.efficiency.low, "high": cell.efficiency.high, "verdict": cell.efficiency.verdict,
+         RUN_IDS: join_ids(cell.run_ids)}
         for cell in cells if cell.efficiency],
-        columns=["cell", "devices", "efficiency", "low", "high", "verdict"])
+        columns=["cell", "devices", "efficiency", "low", "high", "verdict", RUN_IDS])
 
 
 def efficiency_bars(frame: pd.DataFrame) -> alt.LayerChart:

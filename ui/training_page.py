@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from ui.training_charts import (
     epoch_frame,
     loss_frame,
     loss_lines,
+    other_batch_text,
     ratio_dots,
     ratio_frame,
 )
@@ -94,7 +96,11 @@ def draw_methods(cells: Sequence[TrainedCell], published: Sequence[Published], l
     own = own_table(cells, label)
     st.dataframe(own, hide_index=True, height="content", alt="Seed 002's table from own runs")
     draw_rows_button(own, "training_table", "A batch is the global one: times per batch compare only where it is the "
-                                            "same. Times per image always do, within the sweep.")
+                                            "same. Times per image compare within the sweep, but where plain training "
+                                            "had another batch per device, as To plain then says, its effect is in the "
+                                            "ratio. Workers are per process: n devices load with n times as many. "
+                                            "Start-up (process, data, model, warm-up) and validation are in no other "
+                                            "column.")
     draw_published(published)
 
 
@@ -112,7 +118,8 @@ def about_methods(cells: Sequence[TrainedCell], label: Label) -> str:
     counts = [f"{sum(found.verdict == verdict for _, found in rated)} {word}" for verdict, word in words.items()
               if any(found.verdict == verdict for _, found in rated)]
     return (f"The least time per image of the other methods has **{safe(label(best.first))}**: "
-            f"{safe(ratio_text(ratio))} times that of plain training. Of {len(rated)}: {', '.join(counts)}." + tail)
+            f"{safe(ratio_text(ratio))} times that of plain training{other_batch_text(best)}. Of {len(rated)}: "
+            f"{', '.join(counts)}." + tail)
 
 
 def own_table(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:
@@ -122,11 +129,13 @@ def own_table(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:
         plain = first.method == BASELINE
         rows.append({
             "Method": label(first), "Time per image": time_text(cell.image_s),
-            "To plain": "plain" if plain else ratio_text(cell.against) if cell.against else
+            "To plain": "plain" if plain else ratio_text(cell.against) + other_batch_text(cell) if cell.against else
             f"not comparable: {cell.why_not}",
             "Estimated epoch": seconds(cell.estimated_epoch_s.value), "Actual epoch": time_text(cell.actual_epoch_s),
             "Per device": first.device_batch_size, "Global batch": first.global_batch_size,
             "Time per batch": time_text(cell.batch_s), "Images": number(first.train_images),
+            "Start-up": time_text(cell.start_up_s) if cell.start_up_s else "–",
+            "Validation": time_text(cell.validation_s) if cell.validation_s else "–",
             "Runs": f"{cell.runs}, {cell.noisy_runs} noisy" if cell.noisy_runs else str(cell.runs)})
     return pd.DataFrame(rows)
 
@@ -183,7 +192,10 @@ def draw_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: d
 
 
 def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: dict[str, str]) -> str:
-    lowest = min(curves, key=lambda curve: curve.losses[-1])
+    ended = [curve for curve in curves if math.isfinite(curve.losses[-1])]
+    if not ended:
+        return "No curve ends with a finite loss: every training ran away."
+    lowest = min(ended, key=lambda curve: curve.losses[-1])
     sentence = (f"The last loss is lowest for **{safe(labels[lowest.cell])}**: {number(lowest.losses[-1])} after "
                 f"{number(lowest.images[-1])} images, from {number(lowest.losses[0])}.")
     if not likeness:
@@ -195,8 +207,14 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
                  f"{ALIKE:.1%})")
     if worst.difference == 0:
         return sentence + ", to the last digit."
-    return (f"{sentence}; furthest apart are {safe(labels[worst.one])} and {safe(labels[worst.other])}, by "
-            f"{worst.difference:.2g} of the loss.")
+    pair = f"{safe(labels[worst.one])} and {safe(labels[worst.other])}"
+    if math.isinf(worst.difference):
+        return f"{sentence}; {pair} do not: only one of them has a finite loss throughout."
+    sentence += f"; furthest apart are {pair}, by {worst.difference:.2g} of the loss."
+    if worst.difference > ALIKE and worst.own_statistics:
+        sentence += (" That is batch norm: each device takes the statistics of its own share of the batch. With "
+                     "norm=group one and several devices train alike.")
+    return sentence
 
 
 def draw_efficiency(cells: Sequence[TrainedCell], label: Label) -> None:
@@ -207,8 +225,10 @@ def draw_efficiency(cells: Sequence[TrainedCell], label: Label) -> None:
                    "device with the same batch per device.")
         return
     draw_figure(about_efficiency(cells, label), efficiency_bars(frame), frame, "training_efficiency",
-                "Images per second over n times those of one device, same method and batch per device; 95 % intervals "
-                "over runs. On a CPU set threads: otherwise one process uses the cores of all.")
+                "Images per second over n times those of one device, same method and batch per device, from the median "
+                "time of a batch: the loader's start, a larger part of an epoch of fewer batches, is left out. Workers "
+                "are per process. 95 % intervals over runs. On a CPU set threads: otherwise one process uses the cores "
+                "of all.")
 
 
 def about_efficiency(cells: Sequence[TrainedCell], label: Label) -> str:

@@ -30,6 +30,7 @@ from engine.settings import (
     model_setting,
     no_such_device,
     precision_setting,
+    profile_setting,
     workers_setting,
 )
 from engine.splits import MOST_ITEMS, check_splits, classes_setting, classes_used, head_setting, prepare_splits
@@ -74,6 +75,7 @@ class Params(BaseParams):
                                       help="For the computed load time, which is kept beside the measured one.")
     device: DeviceName = device_setting()
     precision: Precision = precision_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:

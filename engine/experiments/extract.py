@@ -17,6 +17,7 @@ from engine.features import extract_features, record_scores
 from engine.models import image_size_problem
 from engine.params import Params as BaseParams
 from engine.params import setting
+from engine.profiling import profile_batches
 from engine.settings import (
     DataName,
     DeviceName,
@@ -28,6 +29,7 @@ from engine.settings import (
     model_setting,
     no_such_device,
     precision_setting,
+    profile_setting,
     workers_setting,
 )
 from engine.splits import (
@@ -70,6 +72,7 @@ class Params(BaseParams):
                                         "rank architectures, not what they have learnt.")
     device: DeviceName = device_setting()
     precision: Precision = precision_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -138,3 +141,9 @@ def run(params: Params, recorder: Recorder) -> None:
         score_s = record_scores(features.standardised() if params.standardise else features, split.head_classes,
                                 params.seed, device, recorder)
     recorder.metric("score_s", score_s, "s")
+    if params.profile:
+        def extract_batch(pixels: torch.Tensor, _labels: torch.Tensor) -> None:
+            with torch.inference_mode(), precision:
+                model(pixels.to(device))
+
+        profile_batches(recorder, device, train, extract_batch)

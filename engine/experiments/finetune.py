@@ -9,6 +9,7 @@ defaults: SGD with momentum, the rate cut to a tenth every seven epochs, ten epo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import model_validator
 
 from engine.models import image_size_problem
+from engine.norms import values_per_channel
 from engine.params import Params as BaseParams
 from engine.params import setting
+from engine.profiling import profile_batches
 from engine.settings import (
     DataName,
     DeviceName,
@@ -27,6 +30,7 @@ from engine.settings import (
     image_size_setting,
     model_setting,
     no_such_device,
+    profile_setting,
     workers_setting,
 )
 from engine.splits import (
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from engine.recorder import Recorder
 
 Layers = Literal["all", "head"]
+LEAST_VALUES = 8
+"""Per channel in the smallest batch. With two, whatever they are, batch norm gives plus and minus one."""
 
 
 class Params(BaseParams):
@@ -78,15 +84,25 @@ class Params(BaseParams):
     device: DeviceName = device_setting()
     precision: Literal["fp32", "bf16"] = setting("fp32", title="Precision",
                                                  help="bf16 runs the forward pass under autocast.")
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
         if problem := image_size_problem(self.model, self.image_size, self.weights):
             raise ValueError(problem)
-        if self.train_images % self.batch_size == 1:
-            raise ValueError(f"train_images={self.train_images}: the last batch of {self.batch_size} would hold one "
-                             "image, which batch normalisation cannot train on; change one of the two")
+        if self.layers == "all" and (problem := self._too_little_to_normalise()):
+            raise ValueError(problem)
         return self
+
+    def _too_little_to_normalise(self) -> str | None:
+        """Batch norm cannot train on one value per channel, and on a few it learns statistics of nothing."""
+        smallest = self.train_images % self.batch_size or self.batch_size
+        values = values_per_channel(self.model, smallest, self.image_size)
+        if values is None or values >= LEAST_VALUES:
+            return None
+        return (f"batch_size={self.batch_size}: of {self.train_images} training images the smallest batch has "
+                f"{smallest}, so at {self.image_size} px the last batch norm of {self.model} has {values} of the "
+                f"{LEAST_VALUES} values per channel that it needs; use other batches, larger images or layers=head")
 
     @property
     def held_out(self) -> int:
@@ -175,6 +191,9 @@ def run(params: Params, recorder: Recorder) -> None:
     recorder.metric("train_accuracy", seen.accuracy)
     recorder.metric("val_accuracy", right.accuracy)
     recorder.metric("best_val_accuracy", best)
+    if params.profile:
+        model.train(params.layers == "all")
+        profile_batches(recorder, device, train, partial(train_batch, model, optimizer, device, precision))
 
 
 def choose_trained(model: torch.nn.Module, layers: Layers) -> list[Any]:
@@ -223,6 +242,18 @@ def train_epoch(model: torch.nn.Module, layers: Layers, loader: Any, optimizer: 
         images += len(labels)
         clock.end_batch(len(labels))
     return Epoch(float(losses) / images, float(right) / images)
+
+
+def train_batch(model: torch.nn.Module, optimizer: Any, device: str, precision: Any, pixels: torch.Tensor,
+                labels: torch.Tensor) -> None:
+    """A step outside the clock."""
+    from torch.nn.functional import cross_entropy
+
+    with precision:
+        loss = cross_entropy(model(pixels.to(device)), labels.to(device))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def validate(model: torch.nn.Module, loader: Iterable[Any], device: str, precision: Any,

@@ -17,7 +17,7 @@ from engine.formats import Format
 from engine.models import fetch_weights, image_size_problem
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
-from engine.profiling import profile_batches, profile_setting
+from engine.profiling import profile_batches
 from engine.settings import (
     DataName,
     DeviceName,
@@ -35,6 +35,7 @@ from engine.settings import (
     pin_memory_setting,
     precision_setting,
     prefetch_setting,
+    profile_setting,
     workers_setting,
 )
 

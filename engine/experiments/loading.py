@@ -19,6 +19,7 @@ from engine.decoding import Decoder
 from engine.formats import Format
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
+from engine.profiling import profile_batches
 from engine.settings import (
     DataName,
     StoredItems,
@@ -30,6 +31,7 @@ from engine.settings import (
     need_at_most,
     pin_memory_setting,
     prefetch_setting,
+    profile_setting,
     workers_setting,
 )
 
@@ -66,6 +68,7 @@ class Params(BaseParams):
     persistent_workers: bool = setting(False, title="Persistent workers",
                                        help="Keep the workers between epochs instead of starting new ones.")
     pin_memory: bool = pin_memory_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -149,3 +152,7 @@ def run(params: Params, recorder: Recorder) -> None:
                         time.sleep(params.consume_s)
                 del pixels, _labels
                 clock.end_batch(params.batch_size)
+    if params.profile:
+        # The profiler sees its own process only: what a worker does is done here once.
+        alone = make_loader(items, params.batch_size, 0, pin_memory=params.pin_memory, seed=params.seed)
+        profile_batches(recorder, "cpu", alone, lambda *batch: None)

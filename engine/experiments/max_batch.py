@@ -8,7 +8,10 @@ stated budget, held against the allocator's peak of the try.
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from functools import partial
+from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import model_validator
@@ -18,6 +21,7 @@ from engine.machine import memory_limit_bytes
 from engine.models import image_size_problem
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
+from engine.profiling import keep_profile, write_profile
 from engine.settings import (
     DeviceName,
     ModelName,
@@ -27,6 +31,7 @@ from engine.settings import (
     model_setting,
     no_such_device,
     precision_setting,
+    profile_setting,
 )
 from engine.training_step import OptimizerName, optimizer_setting
 from engine.tries import Tried, try_alone
@@ -62,6 +67,7 @@ class Params(BaseParams):
                            help="A try that takes longer is taken for hung, and the run fails.")
     device: DeviceName = device_setting()
     precision: Precision = precision_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
@@ -106,6 +112,13 @@ def run(params: Params, recorder: Recorder) -> None:
     recorder.metric("peak_memory_bytes", found.allocated_bytes, "bytes")
     if found.reserved_bytes is not None:
         recorder.metric("peak_reserved_bytes", found.reserved_bytes, "bytes")
+    if params.profile:
+        with recorder.stage("profile"):
+            tried = try_alone(partial(_profile_try, params, recorder, limit.largest), params.try_s, recorder.alive)
+            if tried.outcome == "done":
+                keep_profile(recorder, tried.answer)
+            else:  # the limit is known all the same
+                recorder.event(f"batch size {limit.largest} could not be profiled: {tried.reason}")
 
 
 def _fits(params: Params, recorder: Recorder, tries: dict[int, tuple[bool, Memory | None]], batch_size: int) -> bool:
@@ -143,28 +156,46 @@ def run_try(params: Params, batch_size: int) -> Memory:
     import torch
 
     from engine.allocator_peak import allocator_peak
-    from engine.devices import autocast, begin_torch
-    from engine.models import build_model
-    from engine.training_step import make_batch, make_optimizer, train_once
+    from engine.devices import begin_torch
 
     device = begin_torch(params, params.device)
     budget_bytes, usable_bytes = _limit_memory(params, device)
-    precision = autocast(device, params.precision)
     with allocator_peak(device) as peak:
-        model = build_model(params.model, params.image_size, "random").to(device)
-        pixels, labels = make_batch(params.model, batch_size, params.image_size, device)
-        if params.mode == "training":
-            optimizer = make_optimizer(params.optimizer, model.train())
-            for _ in range(PASSES):
-                train_once(model, optimizer, pixels, labels, precision)
-        else:
-            model.eval()
-            with torch.inference_mode(), precision:
-                for _ in range(PASSES):
-                    model(pixels)
+        one_pass = _make_pass(params, batch_size, device)
+        for _ in range(PASSES):
+            one_pass()
     assert peak.allocated_bytes is not None
     return Memory(peak.allocated_bytes, peak.reserved_bytes, usable_bytes, budget_bytes, device,
                   torch.get_num_threads())
+
+
+def _make_pass(params: Params, batch_size: int, device: str) -> Callable[[], None]:
+    import torch
+
+    from engine.devices import autocast
+    from engine.models import build_model
+    from engine.training_step import make_batch, make_optimizer, train_once
+
+    precision = autocast(device, params.precision)
+    model = build_model(params.model, params.image_size, "random").to(device)
+    pixels, labels = make_batch(params.model, batch_size, params.image_size, device)
+    if params.mode == "training":
+        return partial(train_once, model, make_optimizer(params.optimizer, model.train()), pixels, labels, precision)
+    model.eval()
+
+    def infer() -> None:
+        with torch.inference_mode(), precision:
+            model(pixels)
+
+    return infer
+
+
+def _profile_try(params: Params, recorder: Recorder, batch_size: int) -> list[Path]:
+    """In a process of its own, too, and without the limit: the profiler needs memory beside the batch."""
+    from engine.devices import begin_torch
+
+    device = begin_torch(params, params.device)
+    return write_profile(recorder, device, repeat(()), _make_pass(params, batch_size, device), lambda: None)
 
 
 def _limit_memory(params: Params, device: str) -> tuple[int, int]:

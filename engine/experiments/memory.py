@@ -7,17 +7,21 @@ with plain training's; a method that fails that is not measured.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import model_validator
 
-from engine.memory_methods import Method, apply_method
+from engine.memory_methods import Method, apply_method, method_problem
 from engine.models import MODELS
+from engine.norms import single_value_problem
+from engine.params import InputError, setting
 from engine.params import Params as BaseParams
-from engine.params import setting
 from engine.predict_memory import Prediction, input_problem, predict_memory
+from engine.profiling import profile_batches
 from engine.settings import (
     AnyModelName,
     DeviceName,
@@ -27,6 +31,7 @@ from engine.settings import (
     model_setting,
     no_such_device,
     precision_setting,
+    profile_setting,
 )
 from engine.training_step import OptimizerName, optimizer_setting
 
@@ -36,8 +41,6 @@ if TYPE_CHECKING:
     from engine.step_memory import Moment
 
 GATE_ITEMS = 2
-GATE_SIZE = 64
-GATE_TOKENS = 16
 CURVE_POINTS = 300
 CHILD_LIMIT_S = 3600.0
 
@@ -60,10 +63,14 @@ class Params(BaseParams):
     warm_up_batches: int = setting(2, title="Warm-up", unit="batches", ge=2, le=1000,
                                    help="Steps before the clock starts; the optimiser's state exists from then on.")
     device: DeviceName = device_setting()
+    profile: bool = profile_setting()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Params:
-        if problem := input_problem(self.model, self.method, self.size):
+        # Whether the model can do the method is asked later: one sweep may hold models that can and models that cannot.
+        if problem := input_problem(self.model, "plain", self.size):
+            raise ValueError(problem)
+        if problem := single_value_problem(self.model, self.batch_size, self.size):
             raise ValueError(problem)
         return self
 
@@ -72,8 +79,15 @@ class Params(BaseParams):
         return self.tokens if MODELS[self.model].kind == "text" else self.image_size
 
 
+def check(cells: Iterable[Params], cache: Path) -> None:
+    """A sweep none of whose models can do its method is a mistake; where some can the others are skipped."""
+    problems = [method_problem(cell.model, cell.method) for cell in cells]
+    if problems and all(problems):
+        raise InputError(str(problems[0]))
+
+
 def cannot_run(params: Params, gpus: Gpus) -> str | None:
-    return no_such_device(params.device, gpus)
+    return method_problem(params.model, params.method) or no_such_device(params.device, gpus)
 
 
 def run(params: Params, recorder: Recorder) -> None:
@@ -116,6 +130,9 @@ def run(params: Params, recorder: Recorder) -> None:
         for _ in range(params.batches):
             _timed_step(clock, trained, optimizer, inputs, labels, precision)
             clock.end_batch(params.batch_size)
+    if params.profile:
+        profile_batches(recorder, device, repeat((inputs, labels)),
+                        lambda inputs, labels: _timed_step(None, trained, optimizer, inputs, labels, precision))
 
 
 def _timed_step(clock: Any, model: Any, optimizer: Any, inputs: Any, labels: Any, precision: Any) -> None:
@@ -173,27 +190,27 @@ def _record_peaks(recorder: Recorder, prediction: Prediction, peak: Any) -> None
 def _pass_gate(params: Params, recorder: Recorder) -> None:
     from engine.gradient_gate import Gate, GateFailed
 
-    gate: Gate = _in_child(recorder, partial(_check_gradients, params), "the gradient gate")
+    gate: Gate
+    gate, error_in_precision = _in_child(recorder, partial(_check_gradients, params), "the gradient gate")
     recorder.metric("gradient_error", gate.error)
+    recorder.metric("gradient_error_in_precision", error_in_precision)
     recorder.metric("gradient_error_of_allowed", gate.worst)
     if not gate.passed:
         raise GateFailed(f"method={params.method}: {gate.problem}; it is not timed")
 
 
 def _check_gradients(params: Params) -> Any:
-    """On a small input; networks that are built for one image size keep it."""
-    from engine.devices import begin_torch
-    from engine.gradient_gate import check_gradients
+    from engine.devices import autocast, begin_torch
+    from engine.gradient_gate import check_gradients, error_in_precision, gate_size
     from engine.models import build_model
     from engine.training_step import make_batch
 
     device = begin_torch(params, params.device)
-    entry = MODELS[params.model]
-    fixed = entry.kind != "text" and entry.size_multiple > 1
-    size = params.size if fixed else min(params.size, GATE_TOKENS if entry.kind == "text" else GATE_SIZE)
+    size = gate_size(params.model, params.size)
     model = build_model(params.model, params.size, "random").to(device)
-    return check_gradients(model, partial(_under_method, params), *make_batch(params.model, GATE_ITEMS, size, device),
-                           params.seed)
+    method, batch = partial(_under_method, params), make_batch(params.model, GATE_ITEMS, size, device)
+    return (check_gradients(model, method, *batch, params.seed),
+            error_in_precision(model, method, *batch, autocast(device, params.precision), params.seed))
 
 
 def _under_method(params: Params, model: Any) -> Any:

@@ -13,20 +13,29 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
-from engine.data import prepare_data
+from engine.data import list_classes, prepare_data
 from engine.params import InputError, setting
 from engine.params import Params as BaseParams
+from engine.profiling import profile_batches
 from engine.scoring import Scorer
 from engine.search_items import PATTERNS
-from engine.search_network import synthetic_network
+from engine.search_network import size_problem, synthetic_network
 from engine.search_outline import outline
-from engine.search_plan import Strategy, describe_plan, price
+from engine.search_plan import Strategy, describe_plan, plan_rounds, price
 from engine.search_tree import Snapshot
-from engine.settings import NAMED_SETS, DeviceName, check_image_sets, device_setting, no_such_device
+from engine.settings import (
+    NAMED_SETS,
+    DeviceName,
+    check_image_sets,
+    device_setting,
+    no_such_device,
+    profile_setting,
+)
 from engine.snapshot_stores import list_stores, stores_folder
 from engine.snapshots import SnapshotStore, StoredModel, check_name
+from engine.splits import classes_used
 from engine.synthetic_snapshots import DISTRIBUTIONS, prepare_synthetic, synthetic_folder
 
 if TYPE_CHECKING:
@@ -75,6 +84,13 @@ class Params(BaseParams):
         help="patterns are drawn in memory; generated, imagenette, or a folder that holds one folder per class.")
     image_size: int = setting(8, title="Image size", unit="px", ge=2, le=2048, help="Side of an item.")
     device: DeviceName = device_setting()
+    profile: bool = profile_setting()
+
+    @model_validator(mode="after")
+    def _enough_items(self) -> Params:
+        if self.snapshots in DISTRIBUTIONS:  # how many an imported store has is on disk: check() looks
+            plan_rounds(self.models, self.items, self.strategy)
+        return self
 
     @property
     def network(self) -> dict[str, Any]:
@@ -83,12 +99,30 @@ class Params(BaseParams):
 
 def check(cells: Iterable[Params], cache: Path) -> None:
     listed = list(cells)
-    check_image_sets((cell.data for cell in listed if cell.data != PATTERNS), cache)
+    sets = {cell.data for cell in listed} - {PATTERNS}
+    check_image_sets(sets, cache)
+    for data in sorted(sets):
+        classes_used(data, None, None, len(list_classes(data, cache)))
     for name in {cell.snapshots for cell in listed} - set(DISTRIBUTIONS):
-        if not SnapshotStore(stores_folder(cache) / name).names():
-            there = ", ".join([*DISTRIBUTIONS, *list_stores(cache)])
-            raise InputError(f"snapshots={name}: there is no such store (there are {there}); import one with "
-                             "`python lab.py snapshots import`")
+        _check_store(name, [cell for cell in listed if cell.snapshots == name], cache)
+
+
+def _check_store(name: str, cells: list[Params], cache: Path) -> None:
+    """An imported store is there, takes items of this size and has few enough models for the rounds."""
+    models = SnapshotStore(stores_folder(cache) / name).models()
+    if not models:
+        there = ", ".join([*DISTRIBUTIONS, *list_stores(cache)])
+        raise InputError(f"snapshots={name}: there is no such store (there are {there}); import one with "
+                         "`python lab.py snapshots import`")
+    for cell in cells:
+        plan_rounds(len(models), cell.items, cell.strategy)
+    networks: dict[str, StoredModel] = {}
+    for model in models:
+        networks.setdefault(json.dumps(model.network, sort_keys=True), model)
+    for size in sorted({cell.image_size for cell in cells}):
+        for model in networks.values():
+            if problem := size_problem(model.network, size):
+                raise InputError(f"{problem}, and the store {name} holds it ({model.name}); choose another size")
 
 
 def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], None]) -> None:
@@ -116,7 +150,7 @@ def run(params: Params, recorder: Recorder) -> None:
     import torch
 
     from engine.devices import begin_torch, settle
-    from engine.search import Budget, measure_peak, search
+    from engine.search import Budget, measure_peak, run_some_blocks, search
     from engine.search_checkpoint import Checkpoint
     from engine.search_costs import measure_costs
     from engine.search_executor import Executor
@@ -161,6 +195,9 @@ def run(params: Params, recorder: Recorder) -> None:
         recorder.metric(f"block_{name}", value, "s")
     _keep_result(recorder, files, found, snapshots)
     checkpoint.remove()
+    if params.profile and largest:
+        with torch.inference_mode():
+            profile_batches(recorder, device, [(largest, executor)], run_some_blocks)
 
 
 def question(params: Params) -> str:

@@ -19,12 +19,14 @@ from engine.building import prepare_items
 from engine.data import make_loader
 from engine.formats import Format
 from engine.machine import cpu_allowance
+from engine.memory_methods import Method as MemoryMethod
+from engine.memory_methods import apply_method, method_problem
 from engine.models import build_model, image_size_problem
-from engine.norms import Norm, norm_setting, use_group_norm
+from engine.norms import Norm, count_batch_norms, norm_setting, single_value_problem, use_group_norm
 from engine.parallel import IN_RANKS, ONE_DEVICE, Method, join_ranks, rank_device, wrap
 from engine.params import Params as BaseParams
 from engine.params import setting
-from engine.profiling import profile_batches, profile_setting
+from engine.profiling import profile_batches
 from engine.ranks import end_with_rank, launch_ranks, rank_log
 from engine.settings import (
     DataName,
@@ -41,6 +43,7 @@ from engine.settings import (
     no_such_device,
     pin_memory_setting,
     prefetch_setting,
+    profile_setting,
     workers_setting,
 )
 from engine.training_loop import Place, Trainer
@@ -52,18 +55,20 @@ if TYPE_CHECKING:
     from engine.nvml import Gpus
     from engine.recorder import Recorder
 
-SEED_002_BATCH: dict[Method, int] = {"baseline": 512, "checkpointing": 1500, "dp": 1250, "ddp": 1500, "fsdp": 1500}
-"""Per device, as seed 002 chose them; its 2,500 of DP are split over two GPUs."""
+SEED_002_BATCH: dict[Method, int] = {"baseline": 512, "checkpointing": 1500, "reversible": 512, "dp": 1250, "ddp": 1500,
+                                     "fsdp": 1500}
+"""Per device, as seed 002 chose them; its 2,500 of DP are split over two GPUs. It had no reversible blocks."""
 GATE_IMAGES = 4
 
 
 class Params(BaseParams):
     method: Method = setting("baseline", title="Method",
-                             help="baseline: plain, one device. checkpointing: activations are computed again. dp: "
-                                  "DataParallel, needs GPUs. ddp, fsdp: one process per device.")
+                             help="baseline: plain, one device. checkpointing: activations are computed again. "
+                                  "reversible: RevNets compute inputs from outputs. dp: DataParallel, needs GPUs. ddp, "
+                                  "fsdp: one process per device.")
     devices: int | None = setting(None, title="Devices", unit="devices", ge=1, le=64,
-                                  help="GPUs, or processes on a CPU. Empty: one for baseline and checkpointing, two "
-                                       "for the others.")
+                                  help="GPUs, or processes on a CPU. Empty: two for dp, ddp and fsdp, one for "
+                                       "the others.")
     model: ModelName = model_setting()
     batch_size: int | None = setting(32, title="Batch size per device", unit="images", ge=1, le=65536,
                                      help="Images that each device takes per step; the global batch is this times the "
@@ -99,8 +104,9 @@ class Params(BaseParams):
         if self.train_images < self.global_batch_size:
             raise ValueError(f"train_images={self.train_images}: fewer than one global batch of "
                              f"{self.global_batch_size}; ask for more images or a smaller batch")
-        if self.batch_size == 1 and self.norm == "batch":
-            raise ValueError("batch_size=1: batch norm needs at least two images per device; choose norm=group")
+        if self.norm == "batch" and (problem := single_value_problem(
+                self.model, self.device_batch_size, self.image_size, " or norm=group")):
+            raise ValueError(problem)
         return self
 
     @property
@@ -120,6 +126,11 @@ class Params(BaseParams):
         return self.method == "checkpointing" or (self.checkpoint_parallel and self.method not in ONE_DEVICE)
 
     @property
+    def memory_method(self) -> MemoryMethod:
+        """What each device does to need less memory."""
+        return "checkpoint" if self.checkpointed else "reversible" if self.method == "reversible" else "plain"
+
+    @property
     def stored_items(self) -> StoredItems:
         return StoredItems(self.data, self.format, self.image_size, self.train_images + self.val_images)
 
@@ -135,12 +146,19 @@ def prepare(cells: list[Params], cache: Path, progress: Callable[[int, int], Non
 
 def cannot_run(params: Params, gpus: Gpus) -> str | None:
     devices, found = params.used_devices, len(gpus.devices)
+    if problem := method_problem(params.model, params.memory_method):
+        return problem
     if params.method in ONE_DEVICE and devices > 1:
         return f"method={params.method}: trains on one device, not on {devices}; dp, ddp and fsdp take several"
-    if params.method == "dp" and (found < devices or params.device == "cpu"):
+    if params.method == "dp" and params.device == "cpu":
+        return "method=dp: device=cpu was asked for and DataParallel needs CUDA devices; ddp and fsdp also run on a CPU"
+    if params.method == "dp" and found < devices:
         return f"method=dp: needs {devices} CUDA devices and this machine has {found}; ddp and fsdp also run on a CPU"
     if params.method != "dp" and params.device.startswith("cuda") and 0 < found < devices:
         return f"method={params.method}: asks for {devices} GPUs and this machine has {found}"
+    if params.method in IN_RANKS and params.device == "auto" and 0 < found < devices:
+        return (f"method={params.method}: needs {devices} GPUs and this machine has {found}; on the CPU its times "
+                f"would stand beside a GPU's, so choose device=cpu for all cells, or at most {found} devices")
     return no_such_device(params.device, gpus)
 
 
@@ -205,7 +223,7 @@ def _train(params: Params, recorder: Recorder, place: Place) -> None:
     """The whole training of one process."""
     import torch
 
-    from engine.devices import autocast, begin_torch, settle
+    from engine.devices import autocast, begin_torch, forget_peaks, settle
 
     device = begin_torch(params, place.device)
     if place.ranks > 1 and not params.threads:
@@ -232,16 +250,19 @@ def _train(params: Params, recorder: Recorder, place: Place) -> None:
         model: Any = build_model(params.model, params.image_size, "random", sets.classes)
         if params.norm == "group":
             use_group_norm(model)
+    recorder.effective(batch_norms=count_batch_norms(model))
     with recorder.stage("model_to_device"):
         model = model.to(device)
         settle(device)
     with recorder.stage("warm_up"):
-        if params.checkpointed:
-            model = _checkpoint(model, params, sets.classes, device, recorder)
+        if params.memory_method != "plain":
+            model = _save_memory(model, params, sets.classes, device, recorder)
+        # Before the passes of the warm-up, so that the memory they take is there when the clock starts.
+        forget_peaks(device)
         model = wrap(model, params.method, device, params.used_devices)
         trainer = Trainer(model, make_optimizer(params.optimizer, model), autocast(device, params.precision), place,
                           params.global_batch_size)
-        pixels, labels = _example(params.global_batch_size // place.ranks, params, sets.classes, device)
+        pixels, labels = _example(params.global_batch_size // place.ranks, params.image_size, sets.classes, device)
         for _ in range(params.warm_up_batches):
             trainer.warm_up(pixels, labels)
             recorder.alive()
@@ -263,26 +284,26 @@ def _train(params: Params, recorder: Recorder, place: Place) -> None:
         profile_batches(recorder, device, sets.train, trainer.step, watched=place.rank == 0)
 
 
-def _example(count: int, params: Params, classes: int, device: str) -> tuple[Any, Any]:
+def _example(count: int, side: int, classes: int, device: str) -> tuple[Any, Any]:
     import torch
 
-    return (torch.rand(count, 3, params.image_size, params.image_size, device=device),
+    return (torch.rand(count, 3, side, side, device=device),
             torch.randint(0, classes, (count,), device=device))
 
 
-def _checkpoint(model: Any, params: Params, classes: int, device: str, recorder: Recorder) -> Any:
+def _save_memory(model: Any, params: Params, classes: int, device: str, recorder: Recorder) -> Any:
     """The model with every block computed again in backward, once its gradients are known to be those of plain
     training: seed 002's checkpointed model trained only its last layer."""
-    from engine.gradient_gate import GateFailed, check_gradients
-    from engine.memory_methods import apply_method
+    from engine.gradient_gate import GateFailed, check_gradients, gate_size
 
-    checkpoint = partial(apply_method, method="checkpoint")
-    gate = check_gradients(model, checkpoint, *_example(GATE_IMAGES, params, classes, device), params.seed)
+    method = partial(apply_method, method=params.memory_method)
+    side = gate_size(params.model, params.image_size)
+    gate = check_gradients(model, method, *_example(GATE_IMAGES, side, classes, device), params.seed)
     recorder.metric("gradient_error", gate.error)
     if not gate.passed:
         raise GateFailed(f"method={params.method}: {gate.problem}; it is not timed")
     recorder.alive()
-    return checkpoint(model)
+    return method(model)
 
 
 def _epoch(trainer: Trainer, sets: TrainingSets, clock: Clock, number: int) -> float:

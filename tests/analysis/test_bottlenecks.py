@@ -32,9 +32,14 @@ def test_groups_add_up_to_the_whole() -> None:
     assert sum(bar.share(group) for group in GROUPS) == pytest.approx(1)
 
 
-def test_phases_that_overlap_leave_nothing_unaccounted() -> None:
+def test_phases_that_overlap_leave_nothing_unaccounted_and_the_whole_is_by_the_clock() -> None:
     slow = run()
-    assert groups_of(slow._replace(metrics={**slow.metrics, "end_to_end_s": 2.5}))["unaccounted"] == 0
+    overlapping = slow._replace(metrics={**slow.metrics, "end_to_end_s": 2.5})
+    assert groups_of(overlapping)["unaccounted"] == 0
+    (bar,) = bars([overlapping])
+    assert (bar.total_s, bar.totals_s) == (pytest.approx(3.25), [pytest.approx(3.25)])
+    assert (bar.groups_total_s, bar.overlap_s) == (pytest.approx(3.95), pytest.approx(0.7))
+    assert sum(bar.share(group) for group in GROUPS) == pytest.approx(1)
 
 
 def test_bars_go_from_the_whole_to_the_smallest_part_then_several_models() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.memory import (
+    Growth,
     MemoryRun,
     count_layers,
     find_front,
@@ -15,6 +16,7 @@ from analysis.memory import (
     group_cells,
     is_shown_slower,
 )
+from ui.memory_findings import about_growths
 
 
 def run(model: str, method: str, peak: float, batch_s: float | None = 1.0, saved: float | None = None,
@@ -46,6 +48,10 @@ def test_runs_of_other_settings_or_environments_are_told_apart() -> None:
     assert same[0].setting != same[0]._replace(place="there").setting
 
 
+def say_growths(growths: list[Growth]) -> str:
+    return about_growths(growths).replace("\\", "").replace("**", "")
+
+
 def test_growth_with_depth() -> None:
     cells = group_cells([run("revnet_3", "reversible", 1, saved=100), run("revnet_18", "reversible", 1, saved=99),
                          run("revnet_9", "reversible", 1, saved=102), run("revnet_3", "plain", 1, saved=100),
@@ -54,6 +60,18 @@ def test_growth_with_depth() -> None:
     assert growths["reversible"].spread == pytest.approx(102 / 99 - 1)
     assert (growths["plain"].fold, growths["plain"].deepest.model) == (5, "revnet_18")
     assert len(growths) == 2, "one depth does not grow"
+    assert "stay within 3.0% from revnet_3 to revnet_18" in say_growths(list(growths.values()))
+
+
+def test_growth_is_told_of_each_number_of_blocks_and_never_called_flat() -> None:
+    cells = group_cells([run(model, "checkpoint", 1, saved=saved, blocks_per_checkpoint=blocks)
+                         for model, blocks, saved in (("resnet18", 1, 10), ("resnet50", 1, 40), ("resnet18", 4, 30),
+                                                      ("resnet50", 4, 36))])
+    cells += group_cells([run("revnet_3", "reversible", 1, saved=100), run("revnet_18", "reversible", 1, saved=512)])
+    said = say_growths(find_growths(cells))
+    assert "ResNet's saved activations grow 4.0-fold with checkpoint training, from resnet18 to resnet50." in said
+    assert "ResNet's saved activations grow by 20% with checkpoint every 4 blocks training" in said
+    assert "RevNet's saved activations grow 5.1-fold from revnet_3" in said and "stay within" not in said
 
 
 def test_layers_are_known_of_resnets_and_revnets_only() -> None:

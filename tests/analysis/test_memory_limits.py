@@ -15,7 +15,7 @@ def test_the_answer_fits_and_one_more_does_not(fixed: int, per_item: int, steepe
 
     fit = largest_batch(peak_at, limit)
     if fit.largest == 0:
-        assert peak_at(1) > limit
+        assert fit.too_large == 2 and peak_at(2) > limit
         return
     assert peak_at(fit.largest) == fit.peak_bytes <= limit
     assert (fit.too_large is None and fit.largest == MOST) or (

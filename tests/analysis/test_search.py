@@ -88,8 +88,20 @@ def test_sizes_are_not_mixed_in_an_agreement() -> None:
     runs = [run for model in MODELS for run in (tuned(9.0, model), extracted(1.0, model))]
     more = [run for model in MODELS[:2] for run in (tuned(9.0, model, train_images=800),
                                                     extracted(1.0, model, train_images=800))]
-    (found,) = agreements(runs + more)
+    found, fewer = agreements(more + runs)
     assert found.models == MODELS and found.rho is None, "all accuracies alike: nothing to rank"
+    assert (found.setting, fewer.setting, fewer.models) == ("train_images=80", "train_images=800", MODELS[:2])
+
+
+def test_seeds_are_pooled_in_an_agreement_and_each_run_counts_once() -> None:
+    """Two seeds fine-tuned, three scored, among them one that was not fine-tuned: medians over all of them."""
+    runs = [run for rank, model in enumerate(MODELS) for run in (
+        *(tuned(9.0, model, accuracy=rank / 10 + seed / 100, seed=seed, noisy=seed == 0) for seed in (0, 2)),
+        *(extracted(1.0, model, score=rank + shift, seed=seed) for seed, shift in ((0, 0.5), (1, 0.1), (2, 0.0))))]
+    (found,) = agreements(runs)
+    assert found.accuracies == pytest.approx([rank / 10 + 0.01 for rank in range(6)])
+    assert found.scores == pytest.approx([rank + 0.1 for rank in range(6)])
+    assert (found.tuned_seeds, found.scored_seeds, found.noisy_runs) == ([0, 2], [0, 1, 2], 6)
 
 
 @settings(deadline=None, max_examples=50)  # all orders of eight take a while

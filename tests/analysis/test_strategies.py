@@ -12,7 +12,7 @@ from analysis.strategies import SearchRun, compare_strategies
 def run(strategy: str, seconds: float, snapshots: str = "half", work: float = 100.0, noisy: bool = False,
         resumed: bool = False) -> SearchRun:
     return SearchRun(snapshots, "same", strategy, seconds, {"inference": seconds * 0.8, "score": seconds * 0.1}, work,
-                     10.0, 35, 1024, None, None, noisy, resumed)
+                     10.0, 35, 1024, noisy=noisy, resumed=resumed)
 
 
 def test_strategies_come_in_a_fixed_order_with_their_ratio_to_exhaustive() -> None:
@@ -40,6 +40,31 @@ def test_a_resumed_run_is_no_measurement_of_a_search() -> None:
 def test_stores_are_compared_with_themselves_only() -> None:
     found = compare_strategies([run("exhaustive", 10.0, "half"), run("halving", 2.0, "quarter")])
     assert all(cell.faster is None for cell in found)
+
+
+def test_the_work_of_a_cell_is_that_of_all_its_runs() -> None:
+    """Runs with other seeds draw other stores: their work and its bound are means over the same runs, and memory is
+    the highest. A resumed run counts for neither."""
+    first, second = (
+        run("shared_prefix", 2.0, work=work)._replace(bound_block_items=work - 10, activation_peak_bytes=peak,
+                                                      predicted_peak_bytes=peak + 1, kept_peak_bytes=peak / 2)
+        for work, peak in ((100.0, 8.0), (200.0, 6.0)))
+    left_out = run("shared_prefix", 1.0, work=1.0, resumed=True)._replace(bound_block_items=1.0, kept_peak_bytes=99.0)
+    (cell,) = compare_strategies([first, second, left_out])
+    assert (cell.block_items, cell.bound_block_items) == (150, 140)
+    assert (cell.activation_peak_bytes, cell.predicted_peak_bytes, cell.kept_peak_bytes) == (8, 9, 4)
+    (unknown,) = compare_strategies([first, second._replace(bound_block_items=None)])
+    assert unknown.bound_block_items is None, "the mean of some runs is not that of the cell"
+
+
+def test_phases_that_overlap_are_told_and_not_priced_twice() -> None:
+    overlapping = run("exhaustive", 2.0)._replace(phases_s={"inference": 2.0, "load_state": 0.5}, block_item_s=0.01,
+                                                  block_call_s=0.0)
+    (cell,) = compare_strategies([overlapping, overlapping])
+    assert cell.overlap_s == pytest.approx(0.5) and "unaccounted" not in cell.phases_s
+    work = Work(100, 1, 10, 0, 0)
+    assert find_prices({"exhaustive": cell}, {"exhaustive": work})["exhaustive"].price(work) == pytest.approx(2.0)
+    assert compare_strategies([run("exhaustive", 10.0)])[0].overlap_s == 0
 
 
 def test_prices_reproduce_the_times_they_came_from() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from analysis.training import Curve, Published, TrainingRun, compare_curves, compare_methods, published_ratio
+from ui.training_page import about_losses, about_methods, own_table
 
 
 def run(cell: str, epoch_s: float, method: str = "baseline", devices: int = 1, batch: int = 16, images: int = 160,
@@ -50,14 +52,27 @@ def test_full_batches_of_other_sizes_are_the_same_work() -> None:
 def test_the_baseline_with_the_same_batch_per_device_is_preferred() -> None:
     cells = compare_methods([run("32", 4.0, batch=32), run("16", 2.0), run("gc", 3.0, "checkpointing")])
     assert cells[2].against is not None and cells[2].against.value == pytest.approx(1.5)
+    assert cells[2].plain_batch_size is None
+    assert "another batch" not in own_table(cells, lambda run: run.cell)["To plain"][2]
+
+
+def test_a_baseline_at_another_batch_per_device_is_named_wherever_the_ratio_is() -> None:
+    cells = compare_methods([run("plain", 2.0, batch=16), run("gc", 3.0, "checkpointing", batch=32)])
+    assert cells[1].plain_batch_size == 16
+    assert own_table(cells, lambda run: run.cell)["To plain"][1].endswith("plain at another batch per device (16)")
+    assert "1.50 (no interval: too few runs) times that of plain training, plain at another batch per device (16)" in (
+        about_methods(cells, lambda run: run.cell).replace("\\", ""))
 
 
 def test_efficiency_is_against_the_same_method_on_one_device() -> None:
-    cells = compare_methods([run("plain", 1.0), run("one", 2.0, "ddp"), run("two", 1.25, "ddp", devices=2),
+    """From median batches: one second of the loader's start is in both epochs, and in the second among half as many
+    batches."""
+    cells = compare_methods([run("plain", 1.0), run("one", 2.0, "ddp", batch_s=0.1),
+                             run("two", 1.625, "ddp", devices=2, batch_s=0.125),
                              run("sharded", 1.0, "fsdp", devices=2), run("wide", 1.0, "ddp", devices=2, batch=8)])
     by_name = {cell.first.cell: cell for cell in cells}
     two = by_name["two"].efficiency
-    assert two is not None and two.value == pytest.approx(2.0 / 1.25 / 2) and two.verdict == "too few runs to tell"
+    assert two is not None and two.value == pytest.approx(0.1 / 0.125) and two.verdict == "too few runs to tell"
     assert [by_name[name].efficiency for name in ("plain", "one", "sharded", "wide")] == [None] * 4
 
 
@@ -67,6 +82,30 @@ def test_curves_are_compared_where_the_batches_were_the_same() -> None:
               for one, losses in zip(runs, ([2.0, 1.0], [2.0, 1.1], [5.0, 5.0]), strict=True)]
     (pair,) = compare_curves(curves, {one.run_id: one for one in runs})
     assert (pair.one, pair.other) == ("plain", "two") and pair.difference == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("losses", "difference"), [
+    ([2.0, math.nan], math.inf), ([2.0], math.inf), ([math.inf, 1.0], math.inf), ([2.0, 1.0], 0.0)])
+def test_a_loss_that_is_not_finite_is_a_difference(losses: list[float], difference: float) -> None:
+    runs = [run("plain", 1.0), run("two", 1.0, "ddp", devices=2, batch=8)]
+    curves = [Curve(one.run_id, one.cell, [16, 32], values)
+              for one, values in zip(runs, ([2.0, 1.0], losses), strict=True)]
+    (pair,) = compare_curves(curves, {one.run_id: one for one in runs})
+    assert pair.difference == difference
+    both = [Curve(one.run_id, one.cell, [16, 32], [2.0, math.nan]) for one in runs]
+    assert compare_curves(both, {one.run_id: one for one in runs})[0].difference == 0
+    assert about_losses([curves[0], both[1]], [pair], {"plain": "plain", "two": "ddp"}).startswith("The last loss is")
+    assert "ran away" in about_losses(both, [], {})
+
+
+@pytest.mark.parametrize(("devices", "layers", "told"), [(2, 20, True), (2, 0, False), (2, None, False),
+                                                         (1, 20, False)])
+def test_batch_norm_is_named_where_it_is_the_reason(devices: int, layers: int | None, told: bool) -> None:
+    runs = [one._replace(batch_norms=layers) for one in
+            (run("plain", 1.0), run("other", 1.0, "ddp", devices=devices, batch=16 // devices))]
+    curves = [Curve(one.run_id, one.cell, [16], [2.0 + number]) for number, one in enumerate(runs)]
+    likeness = compare_curves(curves, {one.run_id: one for one in runs})
+    assert ("batch norm" in about_losses(curves, likeness, {"plain": "plain", "other": "ddp"})) == told
 
 
 def test_published_ratios_are_per_image_of_actual_epochs() -> None:

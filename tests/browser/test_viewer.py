@@ -10,6 +10,7 @@ from browser.conftest import Visit
 from browser.driven_app import App, wait_for
 from browser.forged import forge
 from browser.windows import settled
+from playwright.sync_api import expect
 
 from engine.home import SweepFolder
 from engine.queue import read_queue
@@ -32,7 +33,9 @@ def measuring(app: App) -> SweepFolder:
 def pages(sweep_id: str) -> dict[str, tuple[str, str]]:
     """Title, name in the link and the rest of the link."""
     return {"Home": ("", ""), "Launch": ("Launch", "experiment=misbehave"), "Live": ("Live", f"sweep={sweep_id}"),
-            "Runs": ("Runs", ""), "Batch & workers": ("Batch_and_workers", ""), "Data loading": ("Data_loading", ""),
+            "Runs": ("Runs", ""), "Compare": ("Compare", f"items={sweep_id}"), "Boards": ("Boards", ""),
+            "Present": ("Present", ""), "SQL": ("SQL", "q=FROM+runs"),
+            "Batch & workers": ("Batch_and_workers", ""), "Data loading": ("Data_loading", ""),
             "Model search": ("Model_search", ""), "Memory": ("Memory", "view=Largest+batch"),
             "Training": ("Training", ""), "Machine": ("Machine", "")}
 
@@ -87,6 +90,14 @@ def test_buttons_that_change_things_are_absent_or_disabled(viewer: App, watched:
         page.evaluate("""for (const button of document.querySelectorAll('[data-testid=stMain] button[disabled]')) {
             button.disabled = false; button.click() }""")
         settled(page, title) if title != "Live" else page.get_by_text("runs done").wait_for()
+    nothing_changed(viewer, watched)
+
+
+def test_a_query_of_a_viewer_waits_for_the_run(viewer: App, watched: SweepFolder, visit: Visit) -> None:
+    page = visit()
+    page.goto(f"{viewer.url}/SQL?q=FROM+runs")
+    settled(page, "SQL")
+    expect(page.get_by_role("alert").get_by_text("A run is being measured, and viewers change nothing")).to_be_visible()
     nothing_changed(viewer, watched)
 
 

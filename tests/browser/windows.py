@@ -73,8 +73,7 @@ class LivePage:
         self.progress = page.get_by_role("main").get_by_text(PROGRESS)
         self.charts = page.locator("[data-testid=stVegaLiteChart]").locator("canvas, svg")
         self.cancel = page.get_by_role("button", name="Cancel", exact=True)
-        # The first: for a moment after buttons have gone, the link is there at its old place, too.
-        self.runs = page.get_by_role("main").get_by_role("link", name="Its runs").first
+        self.runs = page.get_by_role("main").get_by_role("link", name="Its runs")
 
     def open(self, url: str, sweep_id: str) -> LivePage:
         self.page.goto(f"{url}/Live?sweep={sweep_id}")
@@ -118,6 +117,7 @@ class RunsPage:
         self.table = page.get_by_test_id("stDataFrame").first
 
     def shows(self, runs: int) -> None:
+        settled(self.page, "Runs")
         expect(self.page.get_by_text(re.compile(rf"^{runs} runs?\b"))).to_be_visible()
 
     def cells(self) -> Locator:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from engine.allocator_peak import allocator_peak
+from engine.devices import forget_peaks
 
 WEIGHT, BIAS, INPUT, OUTPUT = 100 * 50 * 4, 50 * 4, 8 * 100 * 4, 8 * 50 * 4
 
@@ -45,3 +46,17 @@ def test_a_block_that_fails_still_has_its_peak() -> None:
     with pytest.raises(RuntimeError, match="can't allocate"), allocator_peak("cpu") as peak:
         torch.cat([torch.empty(1000, dtype=torch.uint8), torch.empty(2**62, dtype=torch.uint8)])
     assert peak.allocated_bytes == 1000
+
+
+def test_on_a_gpu_peaks_begin_when_what_came_before_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's CUDA calls stood in: there is no GPU here."""
+    done: list[str] = []
+    for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda *device, name=name: done.append(name))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 7)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 8)
+    forget_peaks("cpu")
+    assert done == []
+    with allocator_peak("cuda:0") as peak:
+        assert done == ["synchronize", "empty_cache", "reset_peak_memory_stats"]
+    assert (peak.allocated_bytes, peak.reserved_bytes) == (7, 8)

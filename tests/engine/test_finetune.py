@@ -47,15 +47,15 @@ def test_every_epoch_is_told_and_validation_is_outside_the_window(measured: Meas
 
 @pytest.mark.timeout(900)
 def test_a_fine_tuned_resnet18_learns_what_chance_cannot_know(tmp_path: Path, image_cache: Path) -> None:
-    """Four directions of stripes, chance a quarter. About 0.8 was measured after eight epochs."""
+    """Four directions of stripes, chance a quarter. 0.62 was measured after seven epochs."""
     params = Params(classes=4, train_images=160, val_images=40, image_size=64, batch_size=16, learning_rate=0.005,
-                    epochs=9, step_epochs=99, workers=0, threads=1)
+                    epochs=7, step_epochs=99, workers=0, threads=1)
     prepare([params], image_cache, lambda done, total: None)
     measured = MeasuredRun(tmp_path, image_cache)
     run(params, measured.recorder)
     found = measured.metrics()
-    assert found["best_val_accuracy"] >= 0.55
-    assert found["epoch_009_train_loss"] < found["epoch_001_train_loss"] / 2
+    assert found["best_val_accuracy"] >= 0.5
+    assert found["epoch_007_train_loss"] < found["epoch_001_train_loss"] / 2
 
 
 def snapshot(model: Any) -> dict[str, Any]:
@@ -98,7 +98,11 @@ def test_all_layers_change_every_parameter(measured: MeasuredRun, image_cache: P
 @pytest.mark.parametrize(("values", "words"), [
     ({"train_images": 0}, "train_images"),
     ({"val_images": 0}, "val_images"),
-    ({"train_images": 33}, "the last batch of 16 would hold one image"),
+    ({"train_images": 33}, "batch_size=16: of 33 training images the smallest batch has 1, so at 32 px the last "
+                           "batch norm of resnet18 has 1 of the 8 values per channel"),
+    ({"batch_size": 1}, "the smallest batch has 1"),
+    ({"batch_size": 1, "image_size": 64}, "has 4 of the 8 values"),
+    ({"batch_size": 7}, "the smallest batch has 5"),
     ({"model": "bert"}, "reads text, not images"),
     ({"epochs": 0}, "epochs"),
     ({"learning_rate": 0.0}, "learning_rate"),
@@ -107,3 +111,10 @@ def test_all_layers_change_every_parameter(measured: MeasuredRun, image_cache: P
 def test_wrong_settings_are_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Params(**{**SMALL, **values})
+
+
+@pytest.mark.parametrize("values", [
+    {"batch_size": 8}, {"layers": "head", "batch_size": 1}, {"model": "vit_b_32", "batch_size": 1},
+    {"model": "revnet_3", "batch_size": 1}, {"image_size": 65, "batch_size": 1}])
+def test_a_small_batch_is_allowed_where_it_can_be_normalised(values: dict[str, Any]) -> None:
+    assert Params(**{**SMALL, **values})

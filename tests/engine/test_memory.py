@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 from driven_lab import Lab
+from pydantic import ValidationError
 
-from engine.experiments.memory import thin_out
+from engine.experiments.memory import Params, cannot_run, thin_out
+from engine.nvml import Gpus
+from engine.registry import find
+from engine.spec import make_cells, make_spec
 from engine.step_memory import CATEGORIES, Moment
 from store.database import Store
 
@@ -31,6 +35,8 @@ def test_a_revnet_plain_and_reversible(lab: Lab) -> None:
             found["predicted_peak_bytes"] / found["peak_memory_bytes"] - 1)
         assert ("gradient_error" in found) == (method != "plain")
         assert found.get("gradient_error", 0) < 1e-12
+        assert ("gradient_error_in_precision" in found) == (method != "plain")
+        assert method != "reversible" or found["gradient_error_in_precision"] > found["gradient_error"]
         assert run["phases"]["forward"]["count"] == run["phases"]["backward"]["count"] == 3
         check_curve(lab, run)
     assert (runs["reversible"]["metrics"]["peak_memory_bytes"] < runs["checkpoint"]["metrics"]["peak_memory_bytes"]
@@ -86,6 +92,22 @@ def test_a_backward_broken_on_purpose_is_failed_and_not_timed(lab: Lab, tmp_path
 def test_a_method_that_a_model_cannot_do_is_one_sentence(lab: Lab) -> None:
     answer = lab.json("sweep", lab.sweep_file(experiment="memory", grid={"method": ["reversible"]}), expect=2)
     assert "resnet18 has no reversible blocks; choose a RevNet" in answer["error"]
+
+
+def test_one_value_per_channel_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(ValidationError, match="batch_size=1: at 32 px the last batch norm of resnet18 has one value"):
+        Params(batch_size=1, image_size=32)
+    assert Params(batch_size=1, image_size=33).size == 33 and Params(batch_size=1, model="bert").size == 128
+
+
+def test_one_sweep_holds_models_that_can_do_a_method_and_models_that_cannot() -> None:
+    spec = make_spec({"experiment": "memory", "grid": {"model": ["revnet_3", "adjusted_resnet18"],
+                                                       "method": ["reversible", "plain"]}})
+    cells = [cell.params for cell in make_cells(spec)]
+    find("memory").check(cells, Path())
+    reasons = {(cell.model, cell.method): cannot_run(cell, Gpus()) for cell in cells}
+    assert "adjusted_resnet18 has no reversible blocks" in str(reasons.pop(("adjusted_resnet18", "reversible")))
+    assert set(reasons.values()) == {None}
 
 
 def test_thinning_keeps_the_peak_and_the_ends() -> None:

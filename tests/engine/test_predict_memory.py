@@ -66,9 +66,12 @@ def test_wrong_input_is_one_sentence() -> None:
 
 
 def test_the_command(lab: Lab) -> None:
-    found = lab.json("predict-memory", "--model", "mobilenet_v2", "--batch-size", "32", "--image-size", "96")
+    found = lab.json("predict-memory", "--model", "revnet_3", "--batch-size", "8", "--method", "checkpoint",
+                     "--image-size", "64", "--precision", "bf16", "--blocks-per-checkpoint", "4")
     assert set(found) == {"peak_bytes", "by_category", "seconds"}
-    assert found["peak_bytes"] == sum(found["by_category"].values()) > 4 * 3_504_872
+    assert found["peak_bytes"] == sum(found["by_category"].values()) > 4 * 476_020
+    expected = in_child(predict_memory, "revnet_3", 8, "checkpoint", 64, precision="bf16", blocks_per_checkpoint=4)
+    assert found["peak_bytes"] == expected.peak_bytes
     error = lab.json("predict-memory", "--model", "bert", "--batch-size", "4", "--method", "reversible", expect=2)
     assert "bert has no reversible blocks" in error["error"]
     code, out, _ = lab.call("predict-memory", "--model", "resnet18", "--batch-size", "2")

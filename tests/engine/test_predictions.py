@@ -13,11 +13,11 @@ from engine.predictions import Predictor, kept_at, key_of, open_predictor, read_
 from engine.queue import editing, enqueue
 
 ASKED = {"model": "revnet_3", "batch_size": 2, "method": "reversible", "size": 32}
+COMMAND = ("predict-memory", "--model", "revnet_3", "--batch-size", "2", "--method", "reversible", "--image-size", "32")
 
 
 def test_an_answer_is_the_command_lines_and_is_kept(lab: Lab) -> None:
-    told = lab.json("predict-memory", "--model", "revnet_3", "--batch-size", "2", "--method", "reversible",
-                    "--image-size", "32")
+    told = lab.json(*COMMAND)
     with open_predictor(lab.home) as predictor:
         assert predictor.peak_bytes(ASKED) == told["peak_bytes"]
         with pytest.raises(InputError, match="reversible"):
@@ -34,12 +34,16 @@ def test_it_is_refused_while_a_sweep_is_measured(lab: Lab) -> None:
         queue.entries[0].state = "measuring"
     with open_predictor(lab.home) as predictor, pytest.raises(InputError, match="aaaa is being measured now"):
         predictor.peak_bytes(ASKED)
+    assert "aaaa is being measured now" in lab.json(*COMMAND, expect=2)["error"]
 
 
 def test_it_is_refused_while_another_lab_measures(lab: Lab) -> None:
     assert try_lock(Path(lab.environment["PHASELAB_MACHINE_LOCK"])) is not None
     with open_predictor(lab.home) as predictor, pytest.raises(InputError, match="by another lab"):
         predictor.peak_bytes(ASKED)
+    told = lab.json(*COMMAND, expect=2)["error"]
+    assert "by another lab" in told and told.endswith("or give --anyway")
+    assert lab.json(*COMMAND, "--anyway")["peak_bytes"] > 0
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"torch": "0", "peak_bytes": {"a": 1}}', '{"torch"'])

@@ -26,7 +26,7 @@ def pair(units: int, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
     torch.manual_seed(0)
     trick: Any = build_revnet(units, 10).to(dtype)
     plain = copy.deepcopy(trick)
-    plain.reversible = False
+    trick.reversible = True
     return trick, plain
 
 

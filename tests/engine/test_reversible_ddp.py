@@ -20,6 +20,7 @@ torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
 torch.manual_seed(0)
 model = build_revnet(3, 10).double().eval()  # batch norm with fixed statistics: theirs would be per process
+model.reversible = True
 pixels = torch.rand(4, 3, 32, 32, dtype=torch.float64)
 labels = torch.tensor([1, 2, 3, 4])
 torch.nn.functional.cross_entropy(model(pixels), labels).backward()
@@ -38,6 +39,11 @@ def test_two_processes_get_the_gradients_of_one(tmp_path: Path) -> None:
     ranks = [subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(tmp_path / "meeting")], cwd=PROJECT,
                               env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) for rank in range(2)]
-    said = [rank.communicate(timeout=240) for rank in ranks]
+    try:
+        said = [rank.communicate(timeout=240) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()  # one that lost the other would wait for it
+            rank.wait()
     assert [rank.returncode for rank in ranks] == [0, 0], said
     assert all(float(out) < 1e-12 for out, _ in said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import multivariate_normal
 
 from engine.scoring import PENALTY, held_out, score_heads
 
@@ -42,6 +43,28 @@ def test_ridge_is_least_squares_with_a_penalty() -> None:
         explained = 1 - ((guessed - one_hot[held]) ** 2).sum() / ((one_hot[held] - mean) ** 2).sum()
         assert found.score[number] == pytest.approx(explained, abs=1e-9)
         assert found.top1[number] == pytest.approx(np.mean(guessed.argmax(1) == labels.numpy()[held]))
+
+
+def test_lda_is_the_posterior_of_one_gaussian_per_class() -> None:
+    """By the densities themselves: class means, one covariance for all with the penalty on its diagonal, and class
+    shares as prior. Classes of different sizes, or the prior would not show."""
+    features, _ = made_up(3, 90, 4, 3, [0.5, 1.0, 4.0])
+    labels = torch.tensor([0, 0, 0, 1, 0, 1, 2, 0, 1] * 10)
+    features[:, labels == 2] += 1.5
+    found = score_heads(features, labels, 3, "lda")
+    held, answers = held_out(90).numpy(), labels.numpy()
+    for number in range(3):
+        known, asked = (features[number].double().numpy()[chosen] for chosen in (~held, held))
+        groups = [known[answers[~held] == label] for label in range(3)]
+        covariance = sum((group - group.mean(0)).T @ (group - group.mean(0)) for group in groups) / len(known)
+        covariance += PENALTY * np.trace(covariance) / 4 * np.eye(4)
+        joint = np.stack([np.log(len(group) / len(known)) + multivariate_normal.logpdf(asked, group.mean(0), covariance)
+                          for group in groups], axis=1)
+        posterior = joint - np.logaddexp.reduce(joint, axis=1, keepdims=True)
+        right = answers[held]
+        assert found.score[number] == pytest.approx(posterior[np.arange(len(right)), right].mean(), abs=1e-9)
+        assert found.top1[number] == pytest.approx(np.mean(joint.argmax(1) == right))
+    assert 0 < found.top1[2] < found.top1[0]
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "lda"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +10,19 @@ from typing import Any
 import psutil
 import pytest
 from driven_lab import Lab
+from measured_run import MeasuredRun
+from own_process import in_child
 from pydantic import ValidationError
 
-from engine.experiments.training import Params
+from engine import revnets
+from engine.experiments import training
+from engine.experiments.training import Params, cannot_run
 from engine.home import SweepFolder
 from engine.journal import Batches, list_journals, read_records
-from engine.sweep_state import read_state
+from engine.nvml import GpuDevice, Gpus
+from engine.reversible import run_reversibly
+from engine.sweep_state import read_process, read_state
 from store.database import Store
-from ui.operators_view import read_operators
 
 TINY = {"norm": "group", "image_size": 32, "train_images": 48, "val_images": 12, "workers": 1, "threads": 1}
 PHASES = {"load_data", "data_to_device", "forward", "backward", "optimizer"}
@@ -83,8 +85,8 @@ def wait_for(true: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
-def measured_batches(folder: SweepFolder, run_id: str) -> int:
-    records = [record for journal in list_journals(folder.runs, run_id) for record in read_records(journal)]
+def measured_batches(folder: SweepFolder, attempt: str) -> int:
+    records = [record for journal in list_journals(folder.runs, attempt) for record in read_records(journal)]
     return sum(len(record.items) for record in records if isinstance(record, Batches))
 
 
@@ -92,7 +94,7 @@ def caught(folder: SweepFolder, seed: int) -> tuple[str, list[psutil.Process]]:
     """A run in its measured loop: its ranks in their order."""
     def running() -> list[Any]:
         return [run for run in read_state(folder).runs.values() if run.status == "running" and run.pid
-                and run.asked["seed"] == seed and measured_batches(folder, run.run_id) > 2]
+                and run.asked["seed"] == seed and measured_batches(folder, f"{run.run_id}.{run.attempt}.") > 2]
 
     wait_for(lambda: bool(running()))
     run = running()[0]
@@ -124,7 +126,19 @@ def test_a_killed_rank_ends_its_run_and_nothing_else(lab: Lab, images: Path) -> 
     assert state.status == "failed" and "rank 1 was ended" in state.reason
     assert "the log of rank 1" in lab.json("show", run_id)["log"]
 
-    # The sweep goes on; a cancel reaches its ranks and keeps what they measured.
+    # The sweep goes on. Killed together with the run, neither is there to end the ranks; they end all the same.
+    other, ranks = caught(folder, seed=2)
+    everybody[:] = [process for rank in ranks for process in (rank, *rank.children(recursive=True))]
+    run, measuring = ranks[0].parent(), psutil.Process(read_process(folder)["pid"])
+    assert run
+    run.suspend()  # or it would end its group when the sweep's process goes
+    ranks[1].suspend()  # torch's own farewell is an interrupt, which a rank that waits inside C++ does not heed
+    measuring.kill()
+    run.kill()
+    wait_for(lambda: gone([run, measuring, *everybody]), 10)
+
+    # A cancel reaches the ranks and keeps what they measured.
+    lab.json("resume", folder.sweep_id)
     other, ranks = caught(folder, seed=2)
     lab.json("cancel", folder.sweep_id)
     wait_for(lambda: gone(ranks), 10)
@@ -133,35 +147,79 @@ def test_a_killed_rank_ends_its_run_and_nothing_else(lab: Lab, images: Path) -> 
     assert by_id[run_id]["phases"]["backward"]["count"] > 2
 
 
-def test_the_profiled_pass_is_apart_and_its_files_open(lab: Lab, images: Path) -> None:
-    file = lab.sweep_file(experiment="inference", grid={"profile": [True]}, fixed={
-        "image_size": 32, "batch_size": 4, "batches": 4, "workers": 1, "threads": 1})
-    answer = lab.json("sweep", file, "--wait")
-    (run,) = lab.json("runs")["runs"]
-    assert answer["runs"] == {"ok": 1} and run["metrics"]["batches"] == 4
-    shown = lab.json("show", run["run_id"])
-    assert [stage["stage"] for stage in shown["stages"]][-3:] == ["measure", "profile", "finish"]
-    trace, packed, table = [lab.home.sweep(answer["sweep_id"]).path / file["path"] for file in shown["files"]]
-    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-    assert sum(event.get("name") == "step" and event.get("cat") == "user_annotation" for event in events) == 3
-    with zipfile.ZipFile(packed) as archive:
-        (name,) = archive.namelist()
-        assert name.endswith(".pt.trace.json.gz") and archive.read(name) == trace.read_bytes()
-    operators = read_operators(table)
-    assert operators and "aten::mkldnn_convolution" in {row["name"] for row in operators[:5]}
-    assert read_operators(trace) is None and read_operators(table.with_name("none")) is None
-
-
 @pytest.mark.parametrize(("values", "words"), [
     ({"method": "sharded"}, "method"),
     ({"train_images": 10, "method": "ddp", "batch_size": 8}, "fewer than one global batch of 16"),
-    ({"batch_size": 1}, "choose norm=group"),
+    ({"batch_size": 1, "image_size": 32}, "has one value per channel and cannot train on it; .* or norm=group"),
     ({"batch_size": None, "train_images": 640, "method": "checkpointing"}, "global batch of 1500"),
     ({"model": "bert"}, "reads text"),
 ])
 def test_wrong_settings_are_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Params(**values)
+
+
+def test_one_image_is_refused_only_where_batch_norm_has_one_value_of_it() -> None:
+    for fits in ({"model": "vit_b_32", "image_size": 32}, {"image_size": 33}, {"model": "revnet_3", "image_size": 32},
+                 {"image_size": 32, "norm": "group"}, {"image_size": 32, "batch_size": 2}):
+        assert Params(**{"batch_size": 1, **fits}).device_batch_size < 3
+
+
+def test_dp_on_a_cpu_is_skipped_for_what_was_asked() -> None:
+    """Also where there are GPUs: they are not the reason."""
+    assert "device=cpu was asked for" in str(cannot_run(Params(method="dp", device="cpu"), Gpus()))
+    assert "needs 2 CUDA devices and this machine has 0" in str(cannot_run(Params(method="dp"), Gpus()))
+
+
+@pytest.mark.parametrize("method", ["ddp", "fsdp"])
+def test_ranks_do_not_go_to_the_cpu_beside_a_gpu(method: Any) -> None:
+    """Their times would be divided by those of the baseline, which is on the GPU."""
+    one, two = Gpus(), Gpus()
+    two.devices = [GpuDevice(index, f"GPU-{index}", "T4", 2**34, None) for index in range(2)]
+    one.devices = two.devices[:1]
+    assert "needs 2 GPUs and this machine has 1; on the CPU" in str(cannot_run(Params(method=method), one))
+    for asked, gpus in ((Params(method=method), Gpus()), (Params(method=method), two),
+                        (Params(method=method, device="cpu"), one), (Params(method=method, devices=1), one),
+                        (Params(), one)):
+        assert cannot_run(asked, gpus) is None
+
+
+@pytest.mark.parametrize(("method", "chains"), [("baseline", False), ("reversible", True)])
+def test_a_revnet_is_reversible_only_where_that_is_the_method(
+        method: Any, chains: bool, tmp_path: Path, image_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    monkeypatch.setattr(revnets, "run_reversibly", lambda units, *halves: (
+        ran.append(len(units)), run_reversibly(units, *halves))[1])
+    params = Params(method=method, model="revnet_3", batch_size=4, image_size=32, train_images=8, val_images=0,
+                    workers=0, threads=1)
+    training.prepare([params], image_cache, lambda done, total: None)
+    measured = MeasuredRun(tmp_path, image_cache)
+    training.run(params, measured.recorder)
+    assert bool(ran) == chains
+    found = measured.metrics()
+    assert found["batches"] == 2 and ("gradient_error" in found) == chains
+    assert not chains or found["gradient_error"] < 1e-12
+
+
+def sharded_step(folder: Path) -> int:
+    import torch
+
+    from engine.models import build_model
+    from engine.parallel import wrap
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=0, world_size=1)
+    model = wrap(build_model("revnet_3", 32, "random"), "fsdp", "cpu", 1)
+    model(torch.rand(2, 3, 32, 32)).sum().backward()
+    return sum(parameter.grad is None for parameter in model.parameters())
+
+
+def test_fsdp_shards_networks_of_lists_within_lists(tmp_path: Path) -> None:
+    assert in_child(sharded_step, tmp_path) == 0
+
+
+def test_reversible_training_of_another_network_is_skipped() -> None:
+    assert "resnet18 has no reversible blocks" in str(cannot_run(Params(method="reversible"), Gpus()))
+    assert cannot_run(Params(method="reversible", model="revnet_3"), Gpus()) is None
 
 
 def test_without_a_batch_size_it_is_the_one_of_seed_002() -> None:

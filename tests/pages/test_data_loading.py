@@ -10,7 +10,7 @@ from statistics import fmean, median, variance
 from typing import Any
 
 import pytest
-from drawn_page import draw, no_exception
+from drawn_page import assert_replayed, draw, no_exception
 from driven_lab import Lab
 from scipy import stats
 from streamlit.testing.v1 import AppTest
@@ -80,6 +80,10 @@ def welch(a: list[float], b: list[float]) -> tuple[float, float, float]:
 
 def as_shown(a: list[float], b: list[float]) -> str:
     return "{:.2f} times [{:.2f}, {:.2f}]".format(*welch(a, b))
+
+
+def test_a_board_shows_what_the_page_shows(filled: Lab) -> None:
+    assert len(assert_replayed("Data loading", sweep=sweep_id_of(filled, "latency")).figures) >= 2
 
 
 def test_with_latency_concurrent_fetch_pays_by_the_ratio_of_the_raw_rows(filled: Lab) -> None:

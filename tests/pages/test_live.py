@@ -25,7 +25,7 @@ def launch(lab: Lab, name: str) -> str:
 
 
 def wait_for(true: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not true():
         assert time.monotonic() < until, f"did not come about: {what}"
         time.sleep(0.1)

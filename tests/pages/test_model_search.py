@@ -79,4 +79,7 @@ def test_one_sweep_of_each_kind_fills_every_view(lab: Lab, images: Path) -> None
     assert "measured: resnet18, 20 images, 1 epochs" in str(draw(PAGE, view="End to end").selectbox[0].options)
     joined = words(draw(PAGE, view="Bottlenecks"))
     assert "2 models that differ in their last block: " in joined and "100% of it in the file cache" in joined
-    assert "too few to tell" in words(draw(PAGE, view="Agreement"))
+    agreement = draw(PAGE, view="Agreement")
+    assert "too few to tell" in words(agreement)
+    assert "launch the small pair, which has five" in words(agreement)
+    assert "Launch the small fine-tuning" in str([link.proto.label for link in agreement.get("page_link")])

@@ -9,8 +9,11 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.errors import AppTestError
 
 from begin import open_keeper
+from engine.journal import File
 from engine.people import annotate
+from tests.store.journal_builder import Script
 from tests.store.small_lab import write_sweep
+from ui.frame import safe
 
 
 @pytest.fixture
@@ -69,6 +72,22 @@ def test_a_note_is_kept_and_shown_with_its_markdown_as_text(lab: Lab, sweep_id: 
     press(page, "one_do_note")
     shown = [text.value for text in draw("pages/Runs.py", run=run_id).markdown if "alert" in text.value]
     assert shown and "<script>" not in shown[0] and "![x](" not in shown[0]
+
+
+def test_the_title_of_a_file_is_no_markdown(lab: Lab) -> None:
+    """It comes from the run's journal, and so from whoever made an imported bundle."""
+    script = Script(lab.home).begin()
+    run_id = script.run(0)
+    path = script.folder.runs / f"{run_id}.files" / "kept.json"
+    title = "![x](http://a.b/c) :red[kept] <b>"
+    script.say(File(run_id, path.relative_to(script.folder.path).as_posix(), title, 2))
+    script.end().write()
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    page = draw("pages/Runs.py", run=run_id, tab="Files")
+    labels = [button.proto.label for button in page.get("download_button")]
+    assert any(label.startswith(safe(title)) for label in labels), labels
+    assert not any("![x]" in label or ":red[" in label for label in labels)
 
 
 def test_archived_runs_leave_the_current_ones(lab: Lab, sweep_id: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawn_page import draw
+from drawn_page import assert_replayed, draw
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
@@ -47,6 +47,10 @@ def full(lab: Lab, searched: Path) -> dict[str, str]:
     """Sweeps by name, in a lab that this test's pages open."""
     shutil.copytree(searched, lab.home.root)
     return {sweep["name"]: sweep["sweep_id"] for sweep in lab.json("sweeps")["sweeps"]}
+
+
+def test_a_board_shows_what_the_page_shows(full: dict[str, str]) -> None:
+    assert len(assert_replayed("Model search", sweeps=full["all"], view="Strategies").figures) >= 3
 
 
 def test_an_empty_store_names_the_next_step(lab: Lab) -> None:

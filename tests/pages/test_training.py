@@ -8,15 +8,16 @@ from statistics import median
 from typing import Any
 
 import pytest
-from drawn_page import draw
+from drawn_page import assert_replayed, draw
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
+from engine.people import annotate
 from store.database import Store
 from ui.units import seconds
 
 PAGE = "pages/Training.py"
-TINY = {"norm": "group", "image_size": 32, "train_images": 48, "val_images": 0, "workers": 0, "threads": 1,
+TINY = {"norm": "group", "image_size": 32, "train_images": 48, "val_images": 8, "workers": 0, "threads": 1,
         "batch_size": 8}
 
 
@@ -59,11 +60,21 @@ class Cell:
             self.losses = [loss for (loss,) in store.connection.execute(
                 "SELECT value FROM samples WHERE run_id = ? AND device = 'training' ORDER BY time_s",
                 [run["run_id"]]).fetchall()]
+            stages = store.connection.execute(
+                """SELECT CASE stage WHEN 'measure' THEN 'start' ELSE stage END,
+                          CASE stage WHEN 'measure' THEN start_s ELSE seconds END FROM stages WHERE run_id = ?""",
+                [run["run_id"]]).fetchall()
         assert {items for items, _ in batches} == {8 * devices}
         self.batch_s = median(took for _, took in batches)
         self.estimated_s = 48 / (8 * devices) * self.batch_s
         self.actual_s = run["metrics"]["actual_epoch_s"]
         self.image_s = self.actual_s / sum(items for items, _ in batches)
+        self.start_up_s, self.validation_s = (dict(stages)[name] for name in ("start", "validate"))
+
+
+def test_a_board_shows_what_the_page_shows(filled: Lab) -> None:
+    sweeps = {sweep["name"]: sweep["sweep_id"] for sweep in filled.json("sweeps")["sweeps"]}
+    assert len(assert_replayed("Training", sweep=sweeps["methods"]).figures) >= 3
 
 
 def test_the_page_says_what_the_rows_say(filled: Lab) -> None:
@@ -76,14 +87,16 @@ def test_the_page_says_what_the_rows_say(filled: Lab) -> None:
         assert row["Time per image"] == seconds(cell.image_s) and row["Time per batch"] == seconds(cell.batch_s)
         assert row["Estimated epoch"] == seconds(cell.estimated_s)
         assert row["Actual epoch"] == seconds(cell.actual_s)
+        assert row["Start-up"] == seconds(cell.start_up_s) and row["Validation"] == seconds(cell.validation_s)
         assert row["To plain"] == ("plain" if cell is plain else
                                    f"{cell.image_s / plain.image_s:.2f} (no interval: too few runs)")
     assert list(table["Global batch"]) == [8, 8, 16]
     said = text(page)
     best = min((one, two), key=lambda cell: cell.image_s)
     assert f"{best.image_s / plain.image_s:.2f} (no interval: too few runs) times that of plain training" in said
-    assert f"2 devices train {one.image_s / two.image_s:.2f} times as many images per second as one" in said
-    assert f"an efficiency of {one.image_s / two.image_s / 2:.2f}" in said
+    efficiency = one.batch_s / two.batch_s
+    assert f"2 devices train {2 * efficiency:.2f} times as many images per second as one" in said
+    assert f"an efficiency of {efficiency:.2f}" in said
     ratios = [cell.actual_s / cell.estimated_s for cell in (plain, one, two)]
     assert f"Actual epochs take {min(ratios):.2f} to {max(ratios):.2f} times their estimates" in said
     assert plain.losses == pytest.approx(one.losses, rel=1e-4)
@@ -97,6 +110,14 @@ def test_the_published_table_has_global_batches_and_ratios_per_image(filled: Lab
     assert list(published["Per device"]) == [512, 1500, 1250, 1500]
     assert list(published["To plain"]) == ["plain", *(f"{actual / 187:.2f}" for actual in (125, 127, 96))]
     assert "last layer" in published.loc["checkpointing, 1 device", "To know"]
+
+
+def test_an_archived_sweep_is_offered_only_where_the_link_asks_for_it(filled: Lab) -> None:
+    archived = next(s["sweep_id"] for s in filled.json("sweeps")["sweeps"] if s["name"] == "methods")
+    annotate(filled.home, [archived], "archive")
+    (box,) = [box for box in draw(PAGE).selectbox if box.label == "Sweep"]
+    assert [option.partition(" · ")[0] for option in box.options] == ["nothing"]
+    assert "Methods against plain training" in [part.value for part in draw(PAGE, sweep=archived).subheader]
 
 
 def test_without_a_finished_run_the_published_figures_are_there(filled: Lab) -> None:

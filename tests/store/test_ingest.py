@@ -37,7 +37,7 @@ def test_a_sweep_gives_the_expected_rows_in_every_table(home: Home) -> None:
             "sweeps": 1, "runs": 3, "attempts": 3, "parameters": 3 + 2 + 3 + 1 + 1, "stages": 4 + 3, "batches": 7,
             "phases": 21, "samples": 18, "metrics": 3 + 7 + 5, "phase_summaries": 6, "sample_summaries": 4,
             "environments": 1, "files": 1, "events": 2, "annotations": 2, "journals": 3, "published": 0,
-            "published_regret": 0}
+            "published_regret": 0, "board_acts": 0, "frozen_figures": 0}
         assert ask("SELECT * EXCLUDE (spec) FROM sweeps").fetchall() == [
             (script.sweep_id, "two cells", "inference", "measured", "finished", None, *moments_of(script), 1, 3)]
         assert ask("SELECT run_id, attempt, status, reason, wall_s FROM runs ORDER BY run_id").fetchall() == [

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pandas as pd
 import pytest
 
-from analysis.grid_view import GridView, cell_times, view_grid
+from analysis.comparison import Estimate, estimate
+from analysis.grid_view import CellTime, GridView, cell_times, view_grid
 from analysis.grids import GridRun, Pair, split_grids
-from ui.grid_charts import BAR_COLUMNS, bar_frame, phase_bars, phase_frame, time_scale
+from ui.grid_charts import BAR_COLUMNS, bar_frame, first_frame, first_lines, phase_bars, phase_frame, time_scale
+from ui.grid_findings import about_family
 from ui.regret_tables import regret_frame
 
 PAIR = Pair(32, 2)
@@ -46,3 +50,22 @@ def test_published_regret_stands_beside_its_like_only(experiment: str, format: s
                               for data, regret in (("imagenette", 0.5), ("preprocessed_ssd", 0.25))])
     frame = regret_frame(view_of(False, experiment, format), published, 3)
     assert (frame["published_regret"][0] / 100 if "published_regret" in frame else None) == beside
+
+
+def test_what_makes_the_first_place_unsure_goes_with_the_sentence() -> None:
+    def cell(workers: int, times: list[float], noisy: int = 0) -> CellTime:
+        return CellTime("m", Pair(32, workers), median(times), estimate(times), noisy)
+
+    sure = about_family([cell(0, [1.0, 1.01, 1.02]), cell(1, [3.0, 3.01, 3.02])], "workers", False)
+    assert sure.startswith("m comes out fastest with batch size 32 and 0 workers: median 1.01 s (95 % interval")
+    assert sure.endswith("3 runs).")
+    unsure = about_family([cell(0, [1.0, 3.0], 2), cell(1, [2.0, 4.0], 1)], "workers", False)
+    assert "too far apart for an interval of use" in unsure
+    assert unsure.endswith("Its interval overlaps those of 1 of 1 other cells. 3 of 4 runs were noisy.")
+
+
+def test_a_wide_interval_does_not_stretch_the_axis_of_first_batches() -> None:
+    frame = first_frame({Pair(8, 0): Estimate(0.1, 0.09, 0.12, 3), Pair(8, 1): Estimate(0.5, 1e-6, 600.0, 2)})
+    (top,) = {layer["encoding"]["y"]["scale"]["domain"][1] for layer in first_lines(frame).to_dict()["layer"]
+              if "scale" in layer["encoding"]["y"]}
+    assert top == pytest.approx(750)

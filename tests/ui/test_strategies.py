@@ -36,6 +36,11 @@ def test_the_sentence_has_the_ratio_its_interval_and_the_work() -> None:
     assert about_faster(compared) == ("Fastest against exhaustive. **half differs**: shared prefix, 5.0 times (95 % "
                                       "interval 4.9 to 5.1), with 2.0 times less work.")
     assert about_groups(compared) == "**shared prefix** takes 2.00 s; 75% of it is inference."
+    overlapping = compare_strategies([SearchRun("half", "same", "halving", 2.0, {"inference": 2.0, "load_state": 0.5},
+                                                1000, 10, 35, 1024)])
+    assert about_groups(overlapping) == (
+        "**halving** takes 2.00 s; 80% of it is inference. halving: the groups add up to 2.50 s and the clock shows "
+        "2.00 s, because they overlap on the device; shares are of their sum.")
     assert faster_dots(faster_frame(compared)).to_dict()["layer"]
     assert group_bars(group_frame(compared)).to_dict()["encoding"]["x"]["title"] == "Time of a search (s)"
 
