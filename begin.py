@@ -18,7 +18,9 @@ from hand import yield_session
 from store.database import Store, StoreHeld, StoreUnusable, is_trouble
 from store.keeper import Activity, Keeper
 from store.live import open_sweeps
+from ui.figure import INCOMPLETE
 from ui.frame import VIEWER, draw_frame, draw_open_sweeps, safe
+from ui.links import turn_page
 
 if TYPE_CHECKING:
     import duckdb
@@ -79,6 +81,8 @@ def begin(title: str, bare: bool = False) -> Lab:
     """`bare`: for a room full of people, without menu and title."""
     viewer = os.environ.get("PHASELAB_VIEWER", "").lower() not in ("", "0", "no", "false", "off")
     draw_frame(title, viewer, bare)
+    turn_page(title)
+    st.session_state.pop(INCOMPLETE, None)
     try:
         keeper = _lent or open_keeper()
     except (StoreHeld, StoreUnusable) as problem:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine import boards
 from store.boards import Board, Item, list_boards
-from ui.exhibits import Exhibit, exhibit_drawn, find_exhibit, freeze, make_exhibits, stand_in
+from ui.exhibits import Exhibit, exhibit_drawn, find_exhibit, freeze, make_page_exhibits, stand_in
 from ui.figure import Figure
 from ui.frame import safe
 from ui.html_export import make_html
@@ -51,7 +51,7 @@ def open_taking(lab: Lab, page: str, figure: Figure, say: Any) -> None:
         return exhibit_drawn(lab.keeper.store.cursor(), page, link, figure)._replace(shown_at=drawn_at)
 
     def page_as_html() -> str:
-        found = make_exhibits(lab.keeper.store.cursor(), page, link)
+        found = make_page_exhibits(lab.keeper.store.cursor(), page, link)
         if figure.name not in [one.name for one in found]:
             found = [exhibit(), *found]
         return make_html(page, [(one, "") for one in found], now())

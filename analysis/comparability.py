@@ -11,6 +11,10 @@ from analysis.side_by_side import Difference, Group, environment_rows, parameter
 
 MACHINE = ("hostname", "cpu_model", "cores_affinity", "cores_quota", "cores_allowed", "memory_limit_bytes", "gpus")
 ENOUGH_RUNS = 3
+WITHIN_A_SWEEP = timedelta(hours=1)
+"""Cells of one sweep are measured in turns, but a sweep that was extended or resumed is not shuffled anew."""
+POOLED = ("machine", "versions", "code", "noise", "question", "lost", "order")
+"""Of the doubts, those that also hold for runs pooled over cells."""
 CONSEQUENCES = ("images", "batches", "batches_per_epoch", "prefetch_factor", "epochs", "loader_context")
 """Settings that follow from others as they took effect: they are not a second difference."""
 
@@ -34,13 +38,33 @@ def find_doubts(groups: Sequence[Group], names: Sequence[str], baseline: int,
                             "mean the same.", True))
     else:
         doubts += _about_settings(groups, names, baseline)
-    if few := [names[place] for place in measured if len(groups[place].runs) < ENOUGH_RUNS]:
-        doubts.append(Doubt("runs", f"Fewer than {ENOUGH_RUNS} runs: {_some(few)}. A claim needs {ENOUGH_RUNS}, a "
-                            "small difference 5.", False))
+    doubts += _about_few([names[place] for place in measured if len(groups[place].runs) < ENOUGH_RUNS])
     if lost := Counter(run.status for group in groups for run in group.lost):
         doubts.append(Doubt("lost", "Left out, because they have no figures: "
                             f"{', '.join(f'{count} {status}' for status, count in lost.items())}.", False))
     return doubts + _about_order(groups)
+
+
+def find_sweep_doubts(sweeps: Mapping[str, Sequence[Group]], names: Mapping[str, str],
+                      facts: Mapping[str, Mapping[str, Any]]) -> list[Doubt]:
+    """Of sweeps as wholes, by their ids: their runs pooled by environment."""
+    pooled: dict[tuple[str, str], list[Group]] = {}
+    for sweep_id, groups in sweeps.items():
+        for group in groups:
+            pooled.setdefault((sweep_id, group.first.environment_id), []).append(group)
+    if not pooled:
+        return []
+    wholes = [Group(sweep_id, tuple(run for group in groups for run in group.runs),
+                    tuple(run for group in groups for run in group.lost)) for (sweep_id, _), groups in pooled.items()]
+    told = [names[sweep_id] for sweep_id, _ in pooled]
+    few = [names[sweep_id] for sweep_id, groups in sweeps.items()
+           if any(0 < len(group.runs) < ENOUGH_RUNS for group in groups)]
+    return [*(doubt for doubt in find_doubts(wholes, told, 0, facts) if doubt.kind in POOLED), *_about_few(few)]
+
+
+def _about_few(few: Sequence[str]) -> list[Doubt]:
+    return [Doubt("runs", f"Fewer than {ENOUGH_RUNS} runs of a cell: {_some(few)}. A claim needs {ENOUGH_RUNS}, a "
+                  "small difference 5.", False)] if few else []
 
 
 def _about_places(groups: Sequence[Group], names: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> list[Doubt]:
@@ -84,13 +108,13 @@ def _about_settings(groups: Sequence[Group], names: Sequence[str], baseline: int
 
 
 def _about_order(groups: Sequence[Group]) -> list[Doubt]:
-    """Runs of different sweeps are not shuffled among each other: drift of the machine looks like a difference."""
+    """Runs that were not measured in turns: drift of the machine between them looks like a difference."""
     spans = [(min(moments), max(moments)) for group in groups
              if (moments := [run.started_at for run in group.runs if run.started_at])]
-    if len({group.first.sweep_id for group in groups}) < 2 or len(spans) < 2:
+    if len(spans) < 2:
         return []
     gap = max(later[0] - earlier[1] for earlier in spans for later in spans)
-    if gap <= timedelta(0):
+    if gap <= (WITHIN_A_SWEEP if len({group.first.sweep_id for group in groups}) < 2 else timedelta(0)):
         return []
     # Also of minutes: on this project's own machine equal sweeps, one right after the other, differed by 4 %.
     return [Doubt("order", f"They were measured up to {_told(gap)} apart and not in turns: whatever changed on the "

@@ -83,13 +83,18 @@ def save_bundle(home: Home, folder: SweepFolder, out: Path) -> Manifest:
 
 def bundle_bytes(home: Home, sweep_id: str) -> bytes:
     """For a browser, which gets it from this process's memory."""
-    folder = home.sweep(sweep_id)
-    if (size_bytes := measure_use(folder.path).size_bytes) > BROWSER_PACKED_BYTES:
-        raise InputError(f"sweep {sweep_id} has {size_bytes:,} bytes on disk, too many for a browser: `python lab.py "
-                         f"export {sweep_id} --format bundle --out FILE` makes its bundle")
+    if refusal := too_large_for_browser(home, sweep_id):
+        raise InputError(refusal)
     file = BytesIO()
-    export_bundle(home, folder, file)
+    export_bundle(home, home.sweep(sweep_id), file)
     return file.getvalue()
+
+
+def too_large_for_browser(home: Home, sweep_id: str) -> str:
+    """Why a browser does not get its bundle, and how to make it; nothing when it does."""
+    size_bytes = measure_use(home.sweep(sweep_id).path).size_bytes
+    return (f"sweep {sweep_id} has {size_bytes:,} bytes on disk, too many for a browser: `python lab.py export "
+            f"{sweep_id} --format bundle --out FILE` makes its bundle") if size_bytes > BROWSER_PACKED_BYTES else ""
 
 
 def export_bundle(home: Home, folder: SweepFolder, out: BinaryIO) -> Manifest:

@@ -14,7 +14,6 @@ from ui.batch_workers_page import (
     draw_first,
     draw_heat,
     draw_recommendations,
-    warn_of_unknown,
 )
 from ui.frame import empty_state
 from ui.links import choose_many, choose_number
@@ -37,7 +36,6 @@ def invite(sentence: str) -> None:
 
 
 names = {row["sweep_id"]: f"{row['name']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
-warn_of_unknown([sweep_id for sweep_id in asked if sweep_id], names)
 if not sweeps:
     invite("No sweep with a batch size and workers has been measured yet.")
 newest = next((row["sweep_id"] for row in sweeps if row["spans"]), sweeps[0]["sweep_id"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.comparability import find_doubts
+from analysis.comparability import find_doubts, find_sweep_doubts
 from analysis.side_by_side import (
     MOST_GROUPS,
     Group,
@@ -39,10 +39,11 @@ from ui.compare_choice import (
     name_missing,
     read_items,
     tell_care,
+    tell_quietly,
 )
 from ui.compare_names import name_groups, name_items
 from ui.compare_page import draw_differences, draw_metrics, draw_phases, draw_telemetry, draw_verdict
-from ui.compare_sweeps import choose_base_sweep, draw_sweeps, sweep_doubts
+from ui.compare_sweeps import choose_base_sweep, draw_sweeps
 from ui.compare_time import choose_cell, choose_machine, draw_over_time
 
 BESIDE, WHOLE, TIME = "Side by side", "Whole sweeps", "Over time"
@@ -87,7 +88,7 @@ def draw_beside() -> None:
     doubts = find_doubts(groups, [name.letter for name in names], baseline, facts)
     draw_doubts(doubts)
     if metric:
-        draw_verdict(groups, names, baseline, metric, units, tell_care(doubts))
+        draw_verdict(groups, names, baseline, metric, units, tell_care(doubts), tell_quietly(doubts))
     draw_legend(groups, names, baseline)
     if not metric:
         st.info("None of these runs has figures: they failed, or are still being measured.")
@@ -114,11 +115,11 @@ def draw_whole() -> None:
         base = choose_base_sweep({sweep_id: chosen.sweeps[sweep_id] for sweep_id in wholes})
         known_metrics = list_metrics([group for groups in wholes.values() for group in groups])
         metric = choose_metric(known_metrics) if known_metrics else "end_to_end_s"
-    doubts = sweep_doubts(wholes, chosen.sweeps, all_facts)
+    doubts = find_sweep_doubts(wholes, chosen.sweeps, all_facts)
     draw_doubts(doubts)
     draw_sweeps({sweep_id: match_sweeps(own, wholes[base], metric, unit_of(metric, units))
                  for sweep_id, own in wholes.items() if sweep_id != base}, chosen.sweeps, base, metric,
-                tell_care(doubts))
+                tell_care(doubts), tell_quietly(doubts))
 
 
 def draw_time() -> None:

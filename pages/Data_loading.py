@@ -29,9 +29,6 @@ if sweeps.empty:
                 query={"preset": "seed-003-loading-small"})
     st.stop()
 rows = {row.sweep_id: row for row in sweeps.itertuples()}
-if asked and asked not in rows:
-    st.warning("There is no sweep of loaders with this id: it was deleted, or it asks another question. "
-               "Here is another one.")
 measured = [sweep_id for sweep_id, row in rows.items() if row.ok]
 chosen = choose("Sweep", [*measured, *(sweep_id for sweep_id in rows if sweep_id not in measured)], "sweep",
                 lambda sweep_id: f"{rows[sweep_id].name or sweep_id} · {rows[sweep_id].created_at:%Y-%m-%d %H:%M} UTC")

@@ -63,8 +63,8 @@ def fill_from_link() -> None:
             fill(make_spec(without_defaults(content)).model_dump(mode="json"))
         except InputError as error:
             st.warning(f"The form could not be filled from there: {safe(error)}")
-    elif asked:
-        st.warning("The link names a preset, sweep or run that is not here.")
+    elif asked.keys() - {"preset"}:  # an unknown preset is told where it is chosen
+        st.warning("The link names a sweep or run that is not here.")
 
 
 def check_here(name: str, value: Any) -> None:
@@ -100,7 +100,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     choose("Preset", list(presets), "preset", lambda name: presets[name].spec.name, index=None, width=420,
            placeholder="own settings",
            help="Fills the form: one sized for this machine, and the grids of five earlier studies (seeds 000 to 004).")
-    if st.query_params.get("preset") != before:
+    if st.query_params.get("preset", before) != before or (before in presets and "preset" not in st.query_params):
         st.rerun()
     # A form sends the text together with the click: pasted and not left yet, it counts.
     with st.popover("Load YAML", icon=":material/upload:"), st.form("yaml", border=False):

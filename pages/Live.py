@@ -6,12 +6,13 @@ import streamlit as st
 
 from begin import begin, notice_ends, show_messages
 from engine import queue
-from engine.bundles import bundle_bytes, is_at_rest
+from engine.bundles import bundle_bytes, is_at_rest, too_large_for_browser
 from engine.launch import cancel, resume
 from engine.machine import cpu_allowance
 from hand import HAND
 from store.browse import sweep_cells, sweep_results, sweeps_frame
 from store.live import live_view
+from ui.edit_bar import draw_bundle_button
 from ui.frame import empty_state, set_tab_title
 from ui.links import choose
 from ui.live_page import (
@@ -36,8 +37,6 @@ if sweeps.empty:
     st.stop()
 names = {row.sweep_id: row.name or row.sweep_id for row in sweeps.itertuples()}
 when = {row.sweep_id: f"{row.created_at:%Y-%m-%d %H:%M} UTC" for row in sweeps.itertuples()}
-if asked and asked not in names:
-    st.warning("There is no sweep with this id: it was deleted, or the link is from another lab. Here is another one.")
 running = [row.sweep_id for row in sweeps.itertuples() if row.status == "running"]
 chosen = choose("Sweep", [*running, *(sweep_id for sweep_id in names if sweep_id not in running)], "sweep",
                 lambda sweep_id: f"{names[sweep_id]} · {when[sweep_id]}")
@@ -72,10 +71,13 @@ def draw_live() -> None:
     paused = queue.is_paused(line, chosen)
     draw_progress(sweep, line.entries.index(entry) if entry else 0, paused)
     ended = entry is None and sweep["status"] not in OPEN and is_at_rest(lab.home.sweep(chosen))
-    draw_buttons(sweep, entry and entry.state == "waiting", bool(entry and entry.paused), lab.viewer, act,
-                 partial(bundle_bytes, lab.home, chosen) if ended else None)
+    elsewhere = lab.home.sweep(chosen).bundle.exists()
+    draw_buttons(sweep, entry and entry.state == "waiting", bool(entry and entry.paused), lab.viewer, act, elsewhere,
+                 partial(draw_bundle_button, chosen, partial(bundle_bytes, lab.home, chosen), lab.keeper.once(
+                     ("bundle", chosen), lambda: too_large_for_browser(lab.home, chosen), version=sweep["ended"]))
+                 if ended else None)
     draw_endings(sweep, run is None)
-    if lab.home.sweep(chosen).bundle.exists():
+    if elsewhere:
         st.caption("Measured elsewhere: it came in a bundle. Its environment is that of its own machine.")
     if len(line.entries) > 1 or line.paused:
         draw_queue(line.entries, line.paused, names, lab.viewer, act)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from begin import begin, toast
 from engine.bundle_file import open_bundle
-from engine.bundles import BROWSER_UNPACKED_BYTES, bundle_bytes, import_bundle, is_at_rest
+from engine.bundles import BROWSER_UNPACKED_BYTES, bundle_bytes, import_bundle, is_at_rest, too_large_for_browser
 from engine.erasing import erase
 from engine.importing import import_content
 from engine.measurement_file import MOST_BYTES, read_measurements
@@ -144,7 +144,8 @@ def draw_all() -> None:
                          query_params={"sweep": filters.sweep_id})
             draw_compare([filters.sweep_id], "Compare")
             if is_at_rest(lab.home.sweep(filters.sweep_id)):
-                draw_bundle_button(filters.sweep_id, partial(bundle_bytes, lab.home, filters.sweep_id))
+                draw_bundle_button(filters.sweep_id, partial(bundle_bytes, lab.home, filters.sweep_id),
+                                   too_large_for_browser(lab.home, filters.sweep_id))
             note = annotations_of(lab.ask, filters.sweep_id)["note"]
             draw_edit_bar([filters.sweep_id], "this sweep", filters.shown, choices["tags"], note, lab.viewer, edit,
                           "sweep")

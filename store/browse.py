@@ -275,13 +275,15 @@ def natural(text: str) -> list[Any]:
 
 
 def filter_choices(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """What the filters of the runs table offer."""
-    sweeps = connection.execute("""
-        SELECT sweep_id, concat_ws(' · ', coalesce(nullif(name, ''), sweep_id), strftime(created_at, '%m-%d %H:%M'))
-        FROM sweeps
-        WHERE sweep_id NOT IN (SELECT target FROM deleted) ORDER BY created_at DESC LIMIT 2000""").fetchall()
+    """What the filters of the runs table offer: sweeps, deleted ones apart, and tags."""
+    found = connection.execute("""
+        SELECT sweep_id, concat_ws(' · ', coalesce(nullif(name, ''), sweep_id), strftime(created_at, '%m-%d %H:%M')),
+               sweep_id IN (SELECT target FROM deleted) AS gone
+        FROM sweeps QUALIFY row_number() OVER (PARTITION BY gone ORDER BY created_at DESC) <= 2000
+        ORDER BY created_at DESC""").fetchall()
     tags = [row[0] for row in connection.execute("SELECT DISTINCT tag FROM tags ORDER BY tag").fetchall()]
-    return {"sweeps": dict(sweeps), "tags": tags}
+    return {"sweeps": {sweep_id: name for sweep_id, name, gone in found if not gone},
+            "deleted": {sweep_id: name for sweep_id, name, gone in found if gone}, "tags": tags}
 
 
 def sweep_spec(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> dict[str, Any] | None:

@@ -23,7 +23,8 @@ def find_provenance(connection: duckdb.DuckDBPyConnection, sweep_ids: list[str])
     """A sweep each, with every environment its runs were measured in; moments as text, so that it can be kept."""
     sweeps = ask(connection, """
         SELECT sweep_id, name, experiment, source, strftime(created_at, '%Y-%m-%d %H:%M UTC') AS created_at
-        FROM sweeps WHERE list_contains($ids, sweep_id) ORDER BY list_position($ids, sweep_id)""", {"ids": sweep_ids})
+        FROM sweeps WHERE list_contains($ids, sweep_id) AND sweep_id NOT IN (SELECT target FROM deleted)
+        ORDER BY list_position($ids, sweep_id)""", {"ids": sweep_ids})
     for sweep in sweeps:
         sweep["environments"] = [_essence(json.loads(facts)) for (facts,) in connection.execute("""
             SELECT facts FROM environments WHERE environment_id IN (

@@ -57,17 +57,6 @@ FAMILIES = {"Fixed batch size, workers vary": Family("batch_size", "workers", "m
             "One model, both vary": Family("model", "workers", "batch_size")}
 
 
-def warn_of_unknown(asked: Sequence[str], known: Mapping[str, str]) -> None:
-    """A link must not show other numbers than it names without a word."""
-    if not (unknown := [sweep_id for sweep_id in asked if sweep_id not in known]):
-        return
-    why = "deleted, or they ask another question, or the link is from another lab"
-    if len(unknown) == len(asked):
-        st.warning(f"There is no such sweep: it was {why.replace('they ask', 'asks')}. Here is another one.")
-    else:
-        st.warning(f"{len(unknown)} of the {len(asked)} sweeps of this link are not here: {why}. The others are shown.")
-
-
 def choose_group(groups: Sequence[Sequence[Grid]], sweeps: Mapping[str, str]) -> Sequence[Grid]:
     """Which grids to show when the sweeps hold several that must not be pooled. `sweeps` are names by id."""
     if len(groups) == 1:

@@ -12,6 +12,7 @@ from analysis.side_by_side import MOST_GROUPS, Group
 from store.compare import MOST_ITEMS, Chosen
 from ui.compare_findings import title_of
 from ui.compare_names import Name
+from ui.figure import say_incomplete
 from ui.frame import PAGES, empty_state, safe
 from ui.links import choose
 
@@ -64,28 +65,25 @@ def draw_nothing(chosen: Chosen, sweeps: Mapping[str, str]) -> None:
 def name_missing(unknown: Sequence[str], beyond: int) -> None:
     """A link must not show other numbers than it names without a word."""
     if beyond:
-        st.warning(f"The link names {MOST_ITEMS + beyond:,} items: the first {MOST_ITEMS} are looked at, {beyond:,} "
-                   "are left out. Name their sweeps instead of their runs.")
+        say_incomplete(f"The link names {MOST_ITEMS + beyond:,} items: the first {MOST_ITEMS} are looked at, "
+                       f"{beyond:,} are left out. Name their sweeps instead of their runs.")
     if unknown:
         some = ", ".join(f"`{item[:60].replace('`', '')}`" for item in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        st.warning(f"Not here: {some}{more}. Deleted, mistyped, or from another lab; the rest is shown.")
+        say_incomplete(f"Not here: {some}{more}. Deleted, mistyped, or from another lab; the rest is shown.")
 
 
 def name_left_out(left_out: Sequence[str], what: str) -> None:
     if left_out:
         some = ", ".join(safe(name) for name in left_out[:6])
         more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
-        st.info(f"The first {MOST_GROUPS} of {MOST_GROUPS + len(left_out)} {what} are compared. Left out: "
-                f"{some}{more}. Take items away to see them.", icon=":material/filter_list:")
+        say_incomplete(f"The first {MOST_GROUPS} of {MOST_GROUPS + len(left_out)} {what} are compared. Left out: "
+                       f"{some}{more}. Take items away to see them.", st.info)
 
 
 def choose_baseline(groups: Sequence[Group], names: Sequence[Name]) -> int:
     """Which group the others are set against: pinned in the link by its id."""
     tokens = [group.token for group in groups]
-    asked = st.query_params.get("baseline")
-    if asked and asked not in tokens:
-        st.warning("The baseline of this link is not among what is compared: the first one takes its place.")
     chosen = choose("Baseline", tokens, "baseline", lambda token: names[tokens.index(token)].full, quiet=True)
     return tokens.index(chosen) if chosen in tokens else 0
 
@@ -134,11 +132,17 @@ def draw_doubts(doubts: Sequence[Doubt]) -> None:
     """What may make the verdicts be about something else comes first and loud, the rest as one quiet list."""
     if grave := tell_care(doubts, "  \n"):
         st.warning(grave)
-    if others := [doubt.text for doubt in doubts if not doubt.grave]:
-        st.caption("To know: " + " ".join(safe(text) for text in others))
+    if quiet := tell_quietly(doubts):
+        st.caption(quiet)
 
 
 def tell_care(doubts: Sequence[Doubt], between: str = " ") -> str:
     """The grave ones: they go with the figure to boards, slides and files."""
     grave = [safe(doubt.text) for doubt in doubts if doubt.grave]
     return f"**Not comparable without care.** {between.join(grave)}" if grave else ""
+
+
+def tell_quietly(doubts: Sequence[Doubt]) -> str:
+    """The others: they go along in the figure's note."""
+    others = [safe(doubt.text) for doubt in doubts if not doubt.grave]
+    return f"To know: {' '.join(others)}" if others else ""

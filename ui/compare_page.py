@@ -45,7 +45,7 @@ Units = Mapping[str, str | None]
 
 
 def draw_verdict(groups: Sequence[Group], names: Sequence[Name], baseline: int, metric: str, units: Units,
-                 care: str) -> None:
+                 care: str, to_know: str) -> None:
     """One metric of all groups against the baseline: the page's answer. `care` is what makes it doubtful."""
     figures = compare_figures(groups, baseline, metric, unit_of(metric, units))
     said = f"{about_figures(figures, names, baseline)}\n\n{about_shift(figures, names)}".strip()
@@ -55,7 +55,8 @@ def draw_verdict(groups: Sequence[Group], names: Sequence[Name], baseline: int, 
     else:
         title = f"{title_of(metric).capitalize()}, times the baseline {names[baseline].letter}"
         draw_figure(said, ratio_dots(frame, title), frame, "compare_ratios",
-                    "Ratio of geometric means over runs, 95 % interval by Welch's t on logarithms.", care=care)
+                    f"Ratio of geometric means over runs, 95 % interval by Welch's t on logarithms. {to_know}".strip(),
+                    care=care)
 
 
 def draw_metrics(groups: Sequence[Group], names: Sequence[Name], baseline: int, metrics: Sequence[str],

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from analysis.comparability import Doubt, find_doubts
 from analysis.side_by_side import Group
 from analysis.sweep_match import SweepRatio
 from ui.compare_charts import VERDICTS, ratio_dots
@@ -30,8 +29,6 @@ from ui.picking import RUN_IDS, join_ids
 
 MOST_DOTS = 40
 MOST_PX, ROW_PX = 620, 35
-KINDS = ("machine", "versions", "code", "noise", "question", "lost", "order")
-"""Of the doubts, those that also hold for runs pooled over cells."""
 
 
 def choose_base_sweep(sweeps: dict[str, str]) -> str:
@@ -39,36 +36,26 @@ def choose_base_sweep(sweeps: dict[str, str]) -> str:
         or next(iter(sweeps))
 
 
-def sweep_doubts(sweeps: dict[str, list[Group]], names: dict[str, str], facts: dict[str, Any]) -> list[Doubt]:
-    """Of sweeps as wholes: their runs pooled by environment."""
-    pooled: dict[tuple[str, str], list[Group]] = {}
-    for sweep_id, groups in sweeps.items():
-        for group in groups:
-            pooled.setdefault((sweep_id, group.first.environment_id), []).append(group)
-    wholes = [Group(sweep_id, tuple(run for group in groups for run in group.runs),
-                    tuple(run for group in groups for run in group.lost)) for (sweep_id, _), groups in pooled.items()]
-    told = [names[sweep_id] for sweep_id, _ in pooled]
-    return [doubt for doubt in find_doubts(wholes, told, 0, facts) if doubt.kind in KINDS] if wholes else []
-
-
-def draw_sweeps(found: dict[str, SweepRatio], names: dict[str, str], base: str, metric: str, care: str) -> None:
+def draw_sweeps(found: dict[str, SweepRatio], names: dict[str, str], base: str, metric: str, care: str,
+                to_know: str) -> None:
     """`found` by the id of each sweep but the baseline; `care` is what makes the verdicts doubtful."""
     verdicts = 0
     for sweep_id, ratio in found.items():
         said = about_sweeps(ratio, names[sweep_id], names[base], metric)
         frame = pair_frame(ratio)
         verdicts += len(frame)
+        aside = about_aside(ratio)
+        if aside:
+            st.caption(aside)
         if frame.empty:
             st.markdown(said)
         else:
             told = " · ".join(ratio.pairs[0].values)
             frame, note = drawn_pairs(frame)
             draw_figure(said, ratio_dots(frame, f"{title_of(metric).capitalize()}, times the baseline's", told), frame,
-                        f"compare_sweep_{sweep_id}", f"{note}Each cell's ratio with its 95 % interval over runs.",
-                        care=care)
-        if ratio.aside:
-            st.caption("Left aside in matching, because the sweeps differ in it as wholes: " + ", ".join(
-                safe(f"{name} ({_one(ratio, name)})") for name in ratio.aside) + ".")
+                        f"compare_sweep_{sweep_id}",
+                        f"{note}Each cell's ratio with its 95 % interval over runs. {to_know}".strip(),
+                        care=" ".join(filter(None, (care, aside))))
         if ratio.pairs:
             _draw_pairs(ratio, names[sweep_id], names[base], sweep_id)
         for cells, where in ((ratio.only, names[sweep_id]), (ratio.only_base, names[base])):
@@ -77,6 +64,11 @@ def draw_sweeps(found: dict[str, SweepRatio], names: dict[str, str], base: str, 
                 st.caption(f"Without a partner, only in {safe(where)}: {some}"
                            + (f" and {len(cells) - 8} more." if len(cells) > 8 else "."))
     st.caption(about_chance(verdicts))
+
+
+def about_aside(ratio: SweepRatio) -> str:
+    return "Left aside in matching, because the sweeps differ in it as wholes: " + ", ".join(
+        safe(f"{name} ({_one(ratio, name)})") for name in ratio.aside) + "." if ratio.aside else ""
 
 
 def pair_frame(ratio: SweepRatio) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from analysis.comparability import Doubt, find_doubts
 from analysis.over_time import Era, find_eras, machine_of
 from analysis.side_by_side import ComparedRun, Group
 from ui.compare_charts import UNITS, era_bands, era_chart, era_frame
-from ui.compare_choice import draw_doubts, tell_care
+from ui.compare_choice import draw_doubts, tell_care, tell_quietly
 from ui.compare_findings import about_eras, tell_changes, tell_interval, tell_ratio, tell_shift, tell_value, title_of
 from ui.compare_names import Name
 from ui.copying import draw_copies
@@ -68,7 +68,8 @@ def draw_over_time(runs: Sequence[ComparedRun], facts: Mapping[str, Mapping[str,
     draw_doubts(doubts)
     draw_figure(about_eras(eras, metric), era_chart(frame, era_bands(eras, factor), title, even), frame, "compare_eras",
                 (f"{DRIFT} " if len(eras) > 1 else "") + "Dots: runs. Bars: geometric mean between two changes, "
-                "shaded: its 95 % interval over runs. Dashed: the environment changed between the runs on both sides.",
+                "shaded: its 95 % interval over runs. Dashed: the environment changed between the runs on both sides. "
+                + tell_quietly(doubts),
                 care=tell_care(doubts))
     if len(eras) == 1:
         return

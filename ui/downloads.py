@@ -8,7 +8,10 @@ from collections.abc import Callable
 from streamlit import runtime
 
 FILES_KEPT = 20
-_places = itertools.cycle(range(FILES_KEPT))
+LARGE_BYTES, LARGE_KEPT = 2**23, 2
+"""Bundles and traces have few places of their own: they stay in this process's memory."""
+_places = itertools.cycle(f"small {place}" for place in range(FILES_KEPT))
+_large_places = itertools.cycle(f"large {place}" for place in range(LARGE_KEPT))
 
 
 def on_demand(make: Callable[[], str | bytes], name: str, kind: str) -> Callable[[], bytes]:
@@ -19,7 +22,8 @@ def on_demand(make: Callable[[], str | bytes], name: str, kind: str) -> Callable
         content = make()
         content = content.encode() if isinstance(content, str) else content
         if runtime.exists():
-            runtime.get_instance().media_file_mgr.add(content, kind, f"made on demand {next(_places)}", name,
+            place = next(_large_places if len(content) > LARGE_BYTES else _places)
+            runtime.get_instance().media_file_mgr.add(content, kind, f"made on demand {place}", name,
                                                       is_for_static_download=True)
         return content
 

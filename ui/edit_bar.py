@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from ui.downloads import on_demand
 from ui.frame import safe
 
 Edit = Callable[[list[str], str, str], Any]
@@ -55,11 +56,12 @@ def ask_before_delete(targets: list[str], what: str, edit: Edit) -> None:
             st.rerun()
 
 
-def draw_bundle_button(sweep_id: str, make: Callable[[], bytes]) -> None:
-    """A sweep to take away whole; made when it is clicked."""
-    st.download_button("Bundle", make, f"{sweep_id}.zip", "application/zip", icon=":material/inventory_2:",
-                       on_click="ignore", type="tertiary", key="bundle",
-                       help="The whole sweep with its journals, for another lab to import")
+def draw_bundle_button(sweep_id: str, make: Callable[[], bytes], refusal: str) -> None:
+    """A sweep to take away whole; made when it is clicked. `refusal` says why a browser cannot have it."""
+    file, kind = f"{sweep_id}.zip", "application/zip"
+    st.download_button("Bundle", on_demand(make, file, kind), file, kind, icon=":material/inventory_2:",
+                       on_click="ignore", type="tertiary", key="bundle", disabled=bool(refusal),
+                       help=refusal or "The whole sweep with its journals, for another lab to import")
 
 
 def draw_undo(edit: Edit) -> None:

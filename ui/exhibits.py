@@ -29,6 +29,7 @@ class Exhibit(NamedTuple):
     sentence: str
     note: str
     spec: dict[str, Any]
+    """Empty for a table."""
     columns: list[str]
     rows: list[list[Any]]
     link: dict[str, str]
@@ -132,11 +133,18 @@ def _exhibit_all(asking: duckdb.DuckDBPyConnection, page: str, replayed: Replaye
     for figure in replayed.figures:
         rows = figure.rows
         table = json.loads(rows.to_json(orient="split", date_format="iso", double_precision=15, index=False))
-        behind = rows[RUN_IDS].astype(str) if RUN_IDS in rows else []
-        sweeps = find_provenance(asking, named_sweeps([figure.name, *replayed.link.values(), *behind]))
+        sweeps = find_provenance(asking, named_sweeps(_sources(figure, rows, replayed.link)))
         exhibits.append(Exhibit(figure.name, page, figure.sentence, figure.note, figure.spec(),
                                 table["columns"], table["data"], replayed.link, sweeps, _now()))
     return exhibits
+
+
+def _sources(figure: Figure, rows: pd.DataFrame, link: Mapping[str, str]) -> list[str]:
+    """Where ids of sweeps stand: the runs behind the marks are certain; without them it is what the link names."""
+    if not figure.measured:
+        return []
+    behind = [ids for ids in rows[RUN_IDS].astype(str) if ids] if RUN_IDS in rows else []
+    return behind or [figure.name, *link.values()]
 
 
 def _now() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ from ui.specs import make_spec
 
 FORMULA = tuple("=+-@\t\r")
 """How a text begins that a spreadsheet would take for a formula."""
+INCOMPLETE = "incomplete"
+"""Where the session keeps what the page that is shown leaves out; begin() empties it."""
 END_OF_CARE = "\n\n"
 """In a note, between what nobody may miss and the rest."""
 
@@ -28,9 +30,13 @@ class Figure(NamedTuple):
 
     name: str
     sentence: str
-    chart: alt.TopLevelMixin | Moving
+    chart: alt.TopLevelMixin | Moving | None
+    """None for a table."""
     given_rows: pd.DataFrame | None
     note: str
+    measured: bool = True
+    """Whether its numbers come from runs of this lab; predictions and published figures do not, whatever the link
+    names."""
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -40,16 +46,21 @@ class Figure(NamedTuple):
         return self.chart.frame()
 
     def spec(self) -> dict[str, Any]:
-        """The chart as Vega-Lite JSON with its rows."""
+        """The chart as Vega-Lite JSON with its rows; nothing for a table."""
+        if self.chart is None:
+            return {}
         return self.chart.whole_spec() if isinstance(self.chart, Moving) else make_spec(self.chart)
 
 
 @dataclass
 class Collector:
-    """Takes the figures of a page instead of a browser; the page ends with the wanted one."""
+    """Takes the figures of a page instead of a browser; the page ends with the wanted one. Tables are taken only with
+    the whole page."""
 
     wanted: str = ""
     figures: list[Figure] = field(default_factory=list)
+    trouble: str = ""
+    """Why the page would show something else than was asked for."""
 
     def take(self, figure: Figure) -> None:
         self.figures.append(figure)
@@ -69,13 +80,28 @@ def collect(collector: Collector) -> Iterator[None]:
         _collector.reset(token)
 
 
+def say_replaced(why: str, instead: str) -> None:
+    """What the link names is not here. A page says so and shows something else; a board shows nothing else."""
+    if (collector := _collector.get()) is not None:
+        collector.trouble = why
+        st.stop()
+    st.warning(f"{why} {instead}")
+
+
+def say_incomplete(what: str, show: Callable[[str], Any] = st.warning) -> None:
+    """The page shows less than the link names: said here, and beside every figure that is taken from it."""
+    st.session_state.setdefault(INCOMPLETE, []).append(what)
+    show(what)
+
+
 def draw_figure(sentence: str, chart: alt.TopLevelMixin | Moving, rows: pd.DataFrame | None, name: str, note: str = "",
-                about: str = "", care: str = "") -> None:
+                about: str = "", care: str = "", measured: bool = True) -> None:
     """`name` is the key of the chart and the name of its file; `rows` is what is drawn, with units in the headings, and
     None for a moving chart, which has them itself. `about` tells a screen reader what a moving chart is. `care` is
     what the page says above and nobody may miss: it goes before the note wherever the figure is taken, and is never
     cut."""
-    figure = Figure(name, sentence, chart, rows, f"{care}{END_OF_CARE}{note}" if care else note)
+    care = " ".join([*st.session_state.get(INCOMPLETE, []), *([care] if care else [])])
+    figure = Figure(name, sentence, chart, rows, f"{care}{END_OF_CARE}{note}" if care else note, measured)
     if (collector := _collector.get()) is not None:
         collector.take(figure)
         return
@@ -90,7 +116,10 @@ def draw_figure(sentence: str, chart: alt.TopLevelMixin | Moving, rows: pd.DataF
 
 
 def draw_rows_button(rows: pd.DataFrame | None, name: str, note: str = "", figure: Figure | None = None) -> None:
-    if _collector.get() is not None:
+    if (collector := _collector.get()) is not None:
+        if rows is not None and not collector.wanted:
+            title = name.replace("_", " ")
+            collector.take(Figure(name, f"{title[:1].upper()}{title[1:]}", None, rows, note))
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         if note:

@@ -45,7 +45,7 @@ ROWS_SHOWN = 500
 def make_html(title: str, exhibits: Sequence[tuple[Exhibit, str]], made_at: str) -> str:
     """Each exhibit with a person's note on it, which may be empty. What is shown as text stays text."""
     specs = {f"chart{at}": _flexible(exhibit.spec)
-             for at, (exhibit, _) in enumerate(exhibits) if not exhibit.trouble}
+             for at, (exhibit, _) in enumerate(exhibits) if exhibit.spec}
     content = {"specs": specs, "themes": {"light": theme(LIGHT), "dark": theme(DARK)}}
     sections = "".join(_section(f"chart{at}", exhibit, note) for at, (exhibit, note) in enumerate(exhibits))
     script = javascript().replace("</script", "<\\/script") if specs else ""
@@ -62,7 +62,7 @@ def _section(place: str, exhibit: Exhibit, note: str) -> str:
     parts = [f"<h2>{as_html(exhibit.sentence)}</h2>" if exhibit.sentence else ""]
     if exhibit.trouble:
         parts.append(f'<p class="trouble">{escape(exhibit.trouble)}</p>')
-    else:
+    elif exhibit.spec:
         parts.append(f'<div class="chart" id="{place}"></div>')
     if note:
         parts.append(f'<p class="note">{escape(note)}</p>')
@@ -70,8 +70,8 @@ def _section(place: str, exhibit: Exhibit, note: str) -> str:
         parts.append(f'<p class="soft">{as_html(exhibit.note)}</p>')
     told = tell_provenance(exhibit.sweeps)
     parts.append(f'<p class="soft">{escape(exhibit.label)}. As of {escape(exhibit.shown_at)}. '
-                 + ("Measured in:" if told else "" if exhibit.trouble else "It names no sweep of this lab: published "
-                    "figures or this machine's state.") + "</p>")
+                 + ("Measured in:" if told else "" if exhibit.trouble else "No sweep of this lab is behind it: "
+                    "published or predicted figures, or this machine's state.") + "</p>")
     if told:
         parts.append("<ul>" + "".join(f"<li>{escape(sentence)}</li>" for sentence in told) + "</ul>")
     if exhibit.rows:
@@ -86,7 +86,8 @@ def _table(exhibit: Exhibit) -> str:
     rows = "".join(f"<tr>{line}</tr>" for line in lines)
     count = len(exhibit.rows)
     more = f", the first {ROWS_SHOWN} of them here" if count > ROWS_SHOWN else ""
-    return (f"<details><summary>The {count:,} rows behind it{more}</summary>"
+    shut, what = ("", "rows behind it") if exhibit.spec else (" open", "rows")
+    return (f"<details{shut}><summary>The {count:,} {what}{more}</summary>"
             f'<div class="rows"><table><tr>{heads}</tr>{rows}</table></div></details>')
 
 

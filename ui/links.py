@@ -12,21 +12,37 @@ from typing import Any
 
 import streamlit as st
 
+from ui.figure import say_incomplete, say_replaced
+
+WHY = "deleted, for another question, or from another lab"
+
+
+def turn_page(title: str) -> None:
+    """What was chosen on another page under the same name counts no more: here the link does."""
+    if st.session_state.get("page") != title:
+        for key in [key for key in st.session_state if str(key).startswith("chose_")]:
+            del st.session_state[key]
+    st.session_state["page"] = title
+
 
 def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], str], quiet: bool = False,
            **more: Any) -> str | None:
-    """A select box; `name` is the link's parameter. An id that is not among the options is ignored. With `quiet` the
-    first option is not written into a link that says nothing: each change of a link is a step back in the browser."""
+    """A select box; `name` is the link's parameter. When a link comes with an id that is not among the options, that is
+    said: it must not show other numbers than it names without a word. With `quiet` the first option is not written
+    into a link that says nothing: each change of a link is a step back in the browser."""
     key, seen = f"choose_{name}", f"chose_{name}"
     asked = st.query_params.get(name)
     if asked in options and (key not in st.session_state or st.session_state.get(seen) != asked):
         st.session_state[key] = asked
+    if asked and asked not in options and st.session_state.get(seen) != asked:
+        say_replaced(f"{label}: what the link names is not here ({WHY}).",
+                     "Nothing is chosen." if more.get("index", 0) is None else "Another one is shown.")
     if key in st.session_state:
         more.pop("index", None)  # Streamlit warns of a beginning that does not count
     chosen: str | None = st.selectbox(label, options, key=key, format_func=_telling(options, show), **more)
-    if chosen is None:
+    if chosen is None or (quiet and asked not in options and chosen == options[0]):
         st.query_params.pop(name, None)
-    elif asked != chosen and not (quiet and (asked is None or asked not in options) and chosen == options[0]):
+    elif asked != chosen:
         st.query_params[name] = chosen
     st.session_state[seen] = chosen
     return chosen
@@ -41,7 +57,14 @@ def choose_many(label: str, options: Sequence[str], name: str, show: Callable[[s
     """
     key, seen, offered = f"choose_{name}", f"chose_{name}", f"offered_{name}"
     asked = st.query_params.get(name)
-    wanted = [option for option in dict.fromkeys((asked or "").split(",")) if option in options]
+    named = [option for option in dict.fromkeys((asked or "").split(",")) if option]
+    wanted = [option for option in named if option in options]
+    if len(wanted) < len(named) and st.session_state.get(seen) != asked:
+        if wanted:
+            say_incomplete(f"{label}: {len(named) - len(wanted)} of {len(named)} that the link names are not here "
+                           f"({WHY}). The others are shown.")
+        else:
+            say_replaced(f"{label}: what the link names is not here ({WHY}).", "Another choice is shown.")
     default = [option for option in default if option in options]
     if key not in st.session_state or (wanted and st.session_state.get(seen) != asked):
         st.session_state[key] = wanted or default

@@ -23,7 +23,6 @@ from ui.charts import (
     telemetry_lines,
 )
 from ui.colours import ICONS
-from ui.edit_bar import draw_bundle_button
 from ui.figure import draw_figure
 from ui.findings import about_batches, about_cells, about_readings
 from ui.frame import draw_answer_link, safe
@@ -98,9 +97,14 @@ def make_pictures(view: LiveView | None, cores: float) -> Pictures | None:
     return Pictures(view, moving(batch_bars, batch_frame(view.batches)) if view.batches else None, curves)
 
 
-def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
+def count_runs(sweep: dict[str, Any]) -> tuple[int, int]:
+    """Runs done and runs planned; those that people deleted are neither."""
     done = sum(count for status, count in sweep["counts"].items() if status not in NOT_DONE)
-    planned = max(sweep["planned_runs"] or 0, done, 1)
+    return done, max((sweep["planned_runs"] or 0) - sweep["deleted"], done, 1)
+
+
+def draw_progress(sweep: dict[str, Any], ahead: int, paused: bool) -> None:
+    done, planned = count_runs(sweep)
     words = [f"{ICONS.get(sweep['status'], '')} {sweep['status']}", f"{done} of {planned} runs done"]
     if sweep["status"] == "running" and sweep["wall_s"] and done < planned:
         mean = sum(sweep["wall_s"]) / len(sweep["wall_s"])
@@ -128,13 +132,14 @@ def _tone(status: str) -> str:
     return {"ok": "green", "running": "blue", "skipped": "gray", "cancelled": "gray"}.get(status, "red")
 
 
-def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act,
-                 bundle: Callable[[], bytes] | None) -> None:
-    """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn; `bundle` makes its
-    bundle where it can have one."""
+def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabled: bool, act: Act, elsewhere: bool,
+                 draw_bundle: Callable[[], None] | None) -> None:
+    """`waits` is None for a sweep that is not in the queue, else whether it waits for its turn. To one that came from
+    elsewhere no run is added. `draw_bundle` is there for one that can have a bundle."""
     bad = sum(count for status, count in sweep["counts"].items() if status not in ("ok", "running"))
     missing = max((sweep["planned_runs"] or 0) - sum(sweep["counts"].values()) - sweep["deleted"], 0)
-    sweep_id = sweep["sweep_id"]
+    due = missing + sum(sweep["counts"].get(status, 0) for status in NOT_DONE)
+    sweep_id, again = sweep["sweep_id"], waits is None and not elsewhere
     with st.container(horizontal=True, vertical_alignment="center"):
         # What is always there comes first: a click on it must not meet its neighbour when a sweep ends.
         st.page_link("pages/Runs.py", label="Its runs", icon=":material/table_rows:", query_params={"sweep": sweep_id})
@@ -147,14 +152,14 @@ def draw_buttons(sweep: dict[str, Any], waits: bool | None, paused: bool, disabl
             st.button("Continue" if paused else "Pause", icon=":material/pause_circle:", disabled=disabled,
                       on_click=act, args=("continue" if paused else "pause", sweep_id),
                       help="A run that is being measured is finished first")
-        if waits is None and (due := missing + sum(sweep["counts"].get(status, 0) for status in NOT_DONE)):
+        if again and due:
             st.button(f"Resume ({due} to measure)", icon=":material/play_arrow:", on_click=act,
                       args=("resume", sweep_id), disabled=disabled, help="What is missing, was killed or cancelled")
-        if waits is None and bad:
+        if again and bad:
             st.button(f"Run failed and missing again ({bad + missing})", icon=":material/replay:", on_click=act,
                       args=("retry", sweep_id), disabled=disabled)
-        if bundle:
-            draw_bundle_button(sweep_id, bundle)
+        if draw_bundle:
+            draw_bundle()
 
 
 def draw_queue(entries: list[Any], queue_paused: bool, names: dict[str, str], disabled: bool, act: Act) -> None:

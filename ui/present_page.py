@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from store.live import NOT_DONE
 from ui.exhibits import Exhibit, tell_provenance
 from ui.figure import END_OF_CARE
 from ui.findings import about_batches
 from ui.frame import safe
 from ui.html_export import as_text
-from ui.live_page import CellPicture, Pictures
+from ui.live_page import CellPicture, Pictures, count_runs
 from ui.moving import NAME, Moving
 from ui.pictures import DARK, LIGHT, for_slide
 from ui.units import seconds
@@ -103,8 +102,7 @@ def draw_live_slide(pictures: Pictures | None, finished: CellPicture | None) -> 
         draw_words("Nothing has been measured yet", "The next sweep appears here by itself.")
         return
     sweep, run = pictures.view.sweep, pictures.view.run
-    done = sum(count for status, count in sweep["counts"].items() if status not in NOT_DONE)
-    planned = max(sweep["planned_runs"] or 0, done, 1)
+    done, planned = count_runs(sweep)
     name = safe(sweep["name"] or sweep["sweep_id"])
     if run and pictures.batches:
         asked = ", ".join(f"{key} = {value}" for key, value in run["asked"].items())

@@ -56,7 +56,7 @@ def replay(title: str, link: Mapping[str, str], wanted: str = "") -> Replayed:
     thread = threading.Thread(target=_run, args=(file, dict(link), collector, ended), name="replay", daemon=True)
     thread.start()
     thread.join()
-    trouble = ended.get("trouble", "")
+    trouble = collector.trouble or ended.get("trouble", "")
     figures = [figure for figure in collector.figures if not wanted or figure.name == wanted]
     return Replayed(figures, ended.get("link", dict(link)), ended["views"], "" if figures else trouble or NOT_THERE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from ui.charts import (
     telemetry_lines,
 )
 from ui.colours import ICONS
+from ui.downloads import on_demand
 from ui.figure import draw_figure
 from ui.findings import about_batches, about_readings, about_stages
 from ui.frame import safe
@@ -235,8 +237,9 @@ def _draw_files(run: dict[str, Any], folder: SweepFolder) -> None:
         if not path.resolve().is_relative_to(folder.path.resolve()) or not path.is_file():
             st.markdown(f"{safe(title)}: not there any more")
             continue
-        st.download_button(f"{safe(title)} ({size(path.stat().st_size)})", path.read_bytes, file_name=path.name,
-                           icon=":material/download:", on_click="ignore", key=f"file_{number}")
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        st.download_button(f"{safe(title)} ({size(path.stat().st_size)})", on_demand(path.read_bytes, path.name, kind),
+                           path.name, kind, icon=":material/download:", on_click="ignore", key=f"file_{number}")
 
 
 def _text(value: Any) -> str:

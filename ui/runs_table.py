@@ -29,8 +29,9 @@ def draw_filters(choices: dict[str, Any]) -> Filters:
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
                              placeholder="name, id, parameter value, reason, note")
     with places.cell():
-        sweep_id = choose("Sweep", list(choices["sweeps"]), "sweep", lambda sweep_id: choices["sweeps"][sweep_id],
-                          index=None, placeholder="all sweeps")
+        sweeps = choices["sweeps"] | (choices["deleted"] if shown == "deleted" else {})
+        sweep_id = choose("Sweep", list(sweeps), "sweep", lambda sweep_id: sweeps[sweep_id], index=None,
+                          placeholder="all sweeps")
     with places.cell():
         statuses = st.multiselect("Status", STATUSES, key="status", bind="query-params", placeholder="any")
     with places.cell():

@@ -12,6 +12,7 @@ import streamlit as st
 from store.schema import ABOUT, Column
 from store.sql_console import Answer
 from store.sql_examples import EXAMPLES
+from ui.downloads import on_demand
 from ui.figure import as_csv
 from ui.frame import safe
 from ui.links import choose
@@ -110,10 +111,12 @@ def draw_answer(answer: Answer) -> None:
     else:
         st.dataframe(frame, hide_index=True, placeholder="–", alt="The rows of the answer")
     with st.container(horizontal=True):
-        st.download_button("Rows as CSV", lambda: as_csv(frame), "query.csv", "text/csv", icon=":material/download:",
-                           on_click="ignore", type="tertiary", key="sql_csv", help="The rows that are shown")
-        st.download_button("Rows as Parquet", lambda: as_parquet(answer), "query.parquet", icon=":material/download:",
-                           on_click="ignore", type="tertiary", key="sql_parquet", help="The rows that are shown")
+        for label, make, file, kind in (
+                ("CSV", lambda: as_csv(frame), "query.csv", "text/csv"),
+                ("Parquet", lambda: as_parquet(answer), "query.parquet", "application/vnd.apache.parquet")):
+            st.download_button(f"Rows as {label}", on_demand(make, file, kind), file, kind, on_click="ignore",
+                               icon=":material/download:", type="tertiary", key=f"sql_{label.lower()}",
+                               help="The rows that are shown")
 
 
 def describe(answer: Answer) -> str:

@@ -53,8 +53,8 @@ def draw_taking(figure: Figure, page: str, boards: list[Board], viewer: bool, ac
         file = f"{page}.html"
         st.download_button(f"All of {safe(page)} as HTML", on_demand(actions.page_as_html, file, "text/html"), file,
                            "text/html", on_click="ignore", icon=":material/download:", key="take_html",
-                           help="One file with every chart of this page as now shown, its rows and where they come "
-                                "from; it needs no network")
+                           help="One file with every chart and table of this page, all its views included, and where "
+                                "they come from; it needs no network")
 
 
 def _make_file(make: Make, actions: Actions, figure: Figure) -> str | bytes:

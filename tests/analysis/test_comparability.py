@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.comparability import find_doubts
+from analysis.comparability import find_doubts, find_sweep_doubts
 from analysis.side_by_side import Group
 from tests.analysis.compared import group
 
@@ -38,7 +38,7 @@ def test_noisy_lost_and_few_runs() -> None:
     found = {doubt.text for doubt in find_doubts(
         [group(1.0, 1.1, noisy=True), group(1.0, 1.1, 1.2, cell=1, status="failed")], "AB", 0, FACTS)}
     assert any("A (2 of 2)" in text for text in found)
-    assert any("Fewer than 3 runs: A" in text for text in found)
+    assert any("Fewer than 3 runs of a cell: A" in text for text in found)
     assert any("3 failed" in text for text in found)
     assert set(kinds(group(1.0, 1.1, 1.2), group(1.0, cell=1, status="failed"))) == {"lost"}
 
@@ -60,3 +60,17 @@ def test_sweeps_measured_one_after_the_other_may_have_drifted_apart() -> None:
     soon = group(1.0, 1.1, 1.2, cell=1, sweep="s2", minutes=4)
     assert "60 seconds apart" in kinds(group(1.0, 1.1, 1.2), soon)["order"]
     assert "order" not in kinds(group(1.0, 1.1, 1.2), group(1.0, 1.1, 1.2, cell=1, sweep="s2"))
+
+
+def test_cells_that_a_sweep_got_later_were_not_measured_in_turns() -> None:
+    one, soon = group(1.0, 1.1, 1.2), group(1.0, 1.1, 1.2, cell=1, minutes=10)
+    assert "order" not in kinds(one, soon), "a sweep shuffles its cells; the few minutes of one pass are no drift"
+    later = group(1.0, 1.1, 1.2, cell=1, minutes=14 * 24 * 60)
+    assert "14 days apart" in kinds(one, later)["order"]
+
+
+def test_sweeps_as_wholes_with_few_runs_of_a_cell() -> None:
+    enough, few = [group(1.0, 1.1, 1.2)], [group(1.0, 1.1, cell=cell, sweep="s2") for cell in range(3)]
+    found = {doubt.kind: doubt.text for doubt in find_sweep_doubts({"s1": enough, "s2": few},
+                                                                   {"s1": "one", "s2": "other"}, FACTS)}
+    assert "Fewer than 3 runs of a cell: other." in found["runs"]

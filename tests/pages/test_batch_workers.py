@@ -206,9 +206,9 @@ def test_a_link_to_a_sweep_that_is_not_there_is_said(lab: Lab) -> None:
     sweep_id = bring_in(lab, table())
     assert not draw(PAGE, sweeps=sweep_id).warning and not draw(PAGE).warning
     page = draw(PAGE, sweeps="20200101-000000-aaaa")
-    assert ["There is no such sweep" in box.value for box in page.warning] == [True]
+    assert ["Sweeps: what the link names is not here" in box.value for box in page.warning] == [True]
     page = draw(PAGE, sweeps=f"{sweep_id},20200101-000000-aaaa")
-    assert ["1 of the 2 sweeps of this link" in box.value for box in page.warning] == [True]
+    assert ["Sweeps: 1 of 2 that the link names are not here" in box.value for box in page.warning] == [True]
 
 
 def test_another_sweep_is_shown_with_all_its_models(lab: Lab) -> None:

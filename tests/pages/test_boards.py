@@ -88,7 +88,8 @@ def test_live_home_and_one_run_are_replayed(filled: Lab, sweep_id: str) -> None:
 
 def test_a_page_without_a_chart_ends_in_a_sentence(filled: Lab) -> None:
     assert replay("Training", {}).trouble  # it ends with st.stop: nothing was measured for it
-    assert "not on its page any more" in replay("Live", {"sweep": "20200101-000000-aaaa"}, "batches").trouble
+    assert "what the link names is not here" in replay("Live", {"sweep": "20200101-000000-aaaa"}, "batches").trouble
+    assert "not on its page any more" in replay("Live", {}, "no such chart").trouble
     assert "no such page" in replay("../../etc/passwd", {}).trouble
 
 

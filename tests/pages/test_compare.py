@@ -11,8 +11,12 @@ from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
 from begin import open_keeper
+from engine.people import annotate
 from tests.store.compared_lab import NEW, OLD, write_cells, write_upgrade
 from tests.store.journal_builder import Script
+from ui.exhibits import make_exhibits, make_page_exhibits
+from ui.figure import END_OF_CARE
+from ui.html_export import as_text, make_html
 
 BESIDE, TIME = "Side by side", "Over time"
 PAGE = "pages/Compare.py"
@@ -72,7 +76,47 @@ def test_the_baseline_is_pinned_by_the_link(lab: Lab) -> None:
     items = [*cells(OLD, 1), *cells(NEW, 1)]
     text = said(draw(PAGE, items=",".join(items), baseline=items[1])).replace("**", "")
     assert "Baseline B" in text and "faster: 0.67 times B" in text
-    assert "not among what is compared" in said(draw(PAGE, items=",".join(items), baseline=f"{OLD}-0000000009"))
+    page = draw(PAGE, items=",".join(items), baseline=f"{OLD}-0000000009")
+    assert "Baseline: what the link names is not here" in said(page)
+
+
+def test_a_board_never_shows_another_sweep_instead_of_its_own(lab: Lab) -> None:
+    write_upgrade(lab.home)
+    keeper = open_keeper()
+    assert keeper.wait_until_ready(120)
+    shown = {"Live": ({"sweep": OLD}, "cells"), "Batch & workers": ({"sweeps": OLD}, "bars_jpeg")}
+    for page, (link, chart) in shown.items():
+        (before,) = make_exhibits(keeper.store.cursor(), page, link, chart)
+        assert not before.trouble and [sweep["sweep_id"] for sweep in before.sweeps] == [OLD]
+    annotate(lab.home, [OLD], "delete")
+    keeper.catch_up()
+    for page, (link, chart) in shown.items():
+        (after,) = make_exhibits(keeper.store.cursor(), page, link, chart)
+        assert "what the link names is not here" in after.trouble and not after.rows
+
+
+def test_what_weakens_a_comparison_goes_along_with_its_chart(lab: Lab) -> None:
+    write_upgrade(lab.home)
+    keeper = open_keeper()
+    assert keeper.wait_until_ready(120)
+    items = [*cells(OLD, 1), *cells(NEW, 1)]
+    link = {"items": ",".join([*items, f"{OLD}-0000000009"])}
+    (found,) = make_exhibits(keeper.store.cursor(), "Compare", link, "compare_ratios")
+    care, _, note = as_text(found.note).rpartition(END_OF_CARE)
+    assert f"Not here: {OLD}-0000000009" in care and "torch 2.15.0, 2.16.0" in care
+    assert re.search("To know: .*apart and not in turns", note)
+
+
+def test_the_whole_page_is_taken_with_its_tables_and_views(lab: Lab) -> None:
+    write_upgrade(lab.home)
+    keeper = open_keeper()
+    assert keeper.wait_until_ready(120)
+    found = {one.name: one for one in make_page_exhibits(
+        keeper.store.cursor(), "Compare", {"items": f"{OLD},{NEW}"})}
+    assert {"compare_ratios", "compare_metrics", "compare_eras", f"compare_sweep_{NEW}"} <= found.keys()
+    assert not found["compare_metrics"].spec and found["compare_metrics"].rows
+    html = make_html("Compare", [(one, "") for one in found.values()], "now")
+    assert "<details open><summary>The" in html and "<th>verdict</th>" in html
 
 
 def test_a_link_is_left_as_it_came(lab: Lab) -> None:
@@ -232,7 +276,7 @@ def test_a_board_can_hold_every_figure_of_it(lab: Lab) -> None:
     for view in ("Whole sweeps", BESIDE, TIME):
         found = replay("Compare", {"items": f"{before},{after}", "compare": view})
         assert not found.trouble and found.views == {"compare": ["Whole sweeps", BESIDE, TIME]}
-        names[view] = [figure.name for figure in found.figures]
+        names[view] = [figure.name for figure in found.figures if figure.chart is not None]
         assert all(figure.sentence for figure in found.figures)
         if view != TIME:
             assert found.figures[0].note.startswith("**Not comparable without care.** Versions"), "torch was upgraded"

@@ -72,6 +72,19 @@ def test_killed_and_cancelled_runs_are_not_done(lab: Lab) -> None:
     assert any("2 of 4 runs done" in bar.text for bar in page.get("progress"))
 
 
+def test_to_a_sweep_from_elsewhere_no_run_is_added(lab: Lab) -> None:
+    script = Script(lab.home).begin(planned_runs=2)
+    script.run(0, status="failed")
+    sweep_id = script.end("cancelled").write().sweep_id
+
+    def labels() -> list[str]:
+        return [button.label for button in draw(LIVE, sweep=sweep_id).button]
+
+    assert any(label.startswith(("Resume", "Run failed")) for label in labels())
+    lab.home.sweep(sweep_id).bundle.touch()
+    assert not any(label.startswith(("Resume", "Run failed")) for label in labels())
+
+
 def test_an_experiment_without_batches_shows_its_metrics(lab: Lab) -> None:
     script = Script(lab.home, experiment="max_batch").begin(planned_runs=1)
     script.run(0, batches=0, metrics={"max_batch_size": 210.0})

@@ -62,4 +62,4 @@ def test_a_link_to_a_sweep_that_is_gone_says_so(home: Lab) -> None:
     sweep_id = home.json("sweeps")["sweeps"][0]["sweep_id"]
     for asked, said in ((sweep_id, False), ("20200101-000000-aaaa", True)):
         warnings = [box.value for box in draw("pages/Live.py", sweep=asked).warning]
-        assert any("no sweep with this id" in warning for warning in warnings) is said
+        assert any("what the link names is not here" in warning for warning in warnings) is said

@@ -57,6 +57,21 @@ def test_deleted_runs_are_not_missing(lab: Lab, sweep_id: str) -> None:
     assert lab.json("sweeps")["sweeps"][0]["runs"] == {"ok": 2}
     page = draw("pages/Live.py", sweep=sweep_id)
     assert not any(button.label.startswith("Resume") for button in page.button)
+    assert "2 of 2 runs done" in page.get("progress")[0].proto.text
+
+
+def test_a_link_to_a_sweep_that_is_gone_does_not_show_all_runs_silently(lab: Lab, sweep_id: str) -> None:
+    assert not draw("pages/Runs.py", sweep=sweep_id).warning
+    (box,) = draw("pages/Runs.py", sweep="20200101-000000-aaaa").warning
+    assert "Sweep: what the link names is not here" in box.value and "Nothing is chosen" in box.value
+
+
+def test_deleted_runs_are_found_by_their_sweep(lab: Lab, sweep_id: str) -> None:
+    annotate(lab.home, [sweep_id], "delete")
+    open_keeper().catch_up(60)
+    page = draw("pages/Runs.py", sweep=sweep_id, shown="deleted")
+    assert not page.warning and "3 runs" in caption(page)
+    assert draw("pages/Runs.py", sweep=sweep_id).warning
 
 
 def test_a_run_says_what_it_is(lab: Lab, sweep_id: str) -> None:
