@@ -19,7 +19,8 @@ from ui.html_export import make_html
 
 
 def export_html(store: Store, sweep_id: str, experiment: str, out: Path) -> int:
-    """Everything that Live and the pages that answer its question draw of this sweep; tables, too; returns how many charts."""
+    """Every chart and table that Live and the pages that answer its question draw of this sweep; returns how many
+    charts."""
     get_config_options()  # read now: reading them sets the level of its messages
     set_log_level("error")  # Streamlit would warn that nobody serves these pages
     keeper = Keeper(store, lambda: Activity([], False)).rest()

@@ -9,7 +9,7 @@ import streamlit as st
 
 from analysis.grid_report import PLACE, grid_setting, warn_of_unequal_work
 from analysis.grid_view import GridView, cell_times, first_batches
-from analysis.grids import Grid, Pair, varying_settings
+from analysis.grids import FORMAT, Grid, Pair, varying_settings
 from ui.figure import draw_figure
 from ui.frame import safe
 from ui.grid_charts import (
@@ -32,7 +32,7 @@ from ui.grid_findings import (
     about_limits,
     about_recommendation,
 )
-from ui.links import choose
+from ui.links import choose, lasting_id
 from ui.picking import RUN_IDS, join_ids
 from ui.units import number
 
@@ -62,14 +62,16 @@ def choose_group(groups: Sequence[Sequence[Grid]], sweeps: Mapping[str, str]) ->
     if len(groups) == 1:
         return groups[0]
     firsts = [group[0] for group in groups]
-    names = [name for name in varying_settings(firsts) if name != "format"]
-    labels = {str(number): _label(group[0], grid_setting(group[0], firsts, names), sweeps)
-              for number, group in enumerate(groups)}
-    chosen = choose("Grid", list(labels), "grid", lambda number: labels[number])
+    names = [name for name in varying_settings(firsts) if name != FORMAT]
+    by_id = {lasting_id([first.place, first.experiment, {name: value for name, value in first.setting.items()
+                                                         if name != FORMAT}]): group
+             for first, group in zip(firsts, groups, strict=True)}
+    labels = {key: _label(group[0], grid_setting(group[0], firsts, names), sweeps) for key, group in by_id.items()}
+    chosen = choose("Grid", list(labels), "grid", lambda key: labels[key])
     apart = ", ".join("where they were measured" if name == PLACE else safe(name.replace("_", " "))
                       for name in grid_setting(firsts[0], firsts, names))
     st.caption(f"These sweeps hold {len(groups)} grids that differ in {apart}. Their runs are not pooled: choose one.")
-    return groups[int(chosen or 0)]
+    return by_id[chosen] if chosen else groups[0]
 
 
 def _label(grid: Grid, setting: dict[str, Any], sweeps: Mapping[str, str]) -> str:

@@ -140,6 +140,11 @@ def test_imports_are_not_pooled_with_each_other(lab: Lab) -> None:
     assert "24 runs" in shown(page) and "48 runs" not in shown(page)
     offered = page.selectbox(key="choose_grid").options
     assert len(set(offered)) == 2 and all("imported as known" in option for option in offered)
+    grid = page.query_params["grid"]
+    third = bring_in(lab, table(factor=2.0) + "resnet34,32,1,jpeg,1,0.1,0.1,0.1\n")  # more runs: it comes first
+    open_keeper().catch_up(60)
+    page = draw(PAGE, sweeps=f"{third},{here},{there}", grid=grid)
+    assert page.query_params["grid"] == grid and "24 runs" in shown(page)
 
 
 def test_the_three_families_and_every_view_draw(lab: Lab) -> None:
