@@ -55,8 +55,8 @@ def draw_verdict(groups: Sequence[Group], names: Sequence[Name], baseline: int, 
     else:
         title = f"{title_of(metric).capitalize()}, times the baseline {names[baseline].letter}"
         draw_figure(said, ratio_dots(frame, title), frame, "compare_ratios",
-                    f"Ratio of geometric means over runs, 95 % interval by Welch's t on logarithms. {to_know}".strip(),
-                    care=care)
+                    "Ratio of geometric means over runs, 95 % interval by Welch's t on logarithms.", care=care,
+                    to_know=to_know)
 
 
 def draw_metrics(groups: Sequence[Group], names: Sequence[Name], baseline: int, metrics: Sequence[str],

@@ -53,9 +53,8 @@ def draw_sweeps(found: dict[str, SweepRatio], names: dict[str, str], base: str, 
             told = " · ".join(ratio.pairs[0].values)
             frame, note = drawn_pairs(frame)
             draw_figure(said, ratio_dots(frame, f"{title_of(metric).capitalize()}, times the baseline's", told), frame,
-                        f"compare_sweep_{sweep_id}",
-                        f"{note}Each cell's ratio with its 95 % interval over runs. {to_know}".strip(),
-                        care=" ".join(filter(None, (care, aside))))
+                        f"compare_sweep_{sweep_id}", f"{note}Each cell's ratio with its 95 % interval over runs.",
+                        care=" ".join(filter(None, (care, aside))), to_know=to_know)
         if ratio.pairs:
             _draw_pairs(ratio, names[sweep_id], names[base], sweep_id)
         for cells, where in ((ratio.only, names[sweep_id]), (ratio.only_base, names[base])):

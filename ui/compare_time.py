@@ -68,9 +68,8 @@ def draw_over_time(runs: Sequence[ComparedRun], facts: Mapping[str, Mapping[str,
     draw_doubts(doubts)
     draw_figure(about_eras(eras, metric), era_chart(frame, era_bands(eras, factor), title, even), frame, "compare_eras",
                 (f"{DRIFT} " if len(eras) > 1 else "") + "Dots: runs. Bars: geometric mean between two changes, "
-                "shaded: its 95 % interval over runs. Dashed: the environment changed between the runs on both sides. "
-                + tell_quietly(doubts),
-                care=tell_care(doubts))
+                "shaded: its 95 % interval over runs. Dashed: the environment changed between the runs on both sides.",
+                care=tell_care(doubts), to_know=tell_quietly(doubts))
     if len(eras) == 1:
         return
     table = era_table(eras)

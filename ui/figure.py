@@ -95,13 +95,14 @@ def say_incomplete(what: str, show: Callable[[str], Any] = st.warning) -> None:
 
 
 def draw_figure(sentence: str, chart: alt.TopLevelMixin | Moving, rows: pd.DataFrame | None, name: str, note: str = "",
-                about: str = "", care: str = "", measured: bool = True) -> None:
+                about: str = "", care: str = "", to_know: str = "", measured: bool = True) -> None:
     """`name` is the key of the chart and the name of its file; `rows` is what is drawn, with units in the headings, and
     None for a moving chart, which has them itself. `about` tells a screen reader what a moving chart is. `care` is
     what the page says above and nobody may miss: it goes before the note wherever the figure is taken, and is never
-    cut."""
+    cut. `to_know` is what the page says above, too, but can be missed: it goes behind the note."""
     care = " ".join([*st.session_state.get(INCOMPLETE, []), *([care] if care else [])])
-    figure = Figure(name, sentence, chart, rows, f"{care}{END_OF_CARE}{note}" if care else note, measured)
+    along = f"{note} {to_know}".strip()
+    figure = Figure(name, sentence, chart, rows, f"{care}{END_OF_CARE}{along}" if care else along, measured)
     if (collector := _collector.get()) is not None:
         collector.take(figure)
         return
@@ -121,9 +122,9 @@ def draw_rows_button(rows: pd.DataFrame | None, name: str, note: str = "", figur
             title = name.replace("_", " ")
             collector.take(Figure(name, f"{title[:1].upper()}{title[1:]}", None, rows, note))
         return
+    if note:
+        st.caption(note)
     with st.container(horizontal=True, vertical_alignment="center"):
-        if note:
-            st.caption(note)
         if rows is not None:
             file = f"{name}.csv"
             st.download_button("CSV", on_demand(lambda: as_csv(rows), file, "text/csv"), file, "text/csv",
