@@ -52,7 +52,7 @@ def curve_lines(rows: pd.DataFrame, y: alt.Y, form: str) -> alt.Chart:
         color=alt.Color("part:N", title=None, sort=parts, legend=alt.Legend(orient="top"),
                         scale=alt.Scale(domain=parts, range=[COLOURS[part] for part in parts])),
         tooltip=[alt.Tooltip("epoch:Q", title="Epoch"), alt.Tooltip("part:N", title="Part"),
-                 alt.Tooltip(f"{value}:Q", title=value.capitalize(), format=form)]).properties(height=260)
+                 alt.Tooltip(f"{value}:Q", title=value.capitalize(), format=form)]).properties(height=340)
 
 
 def about_accuracy(curves: Sequence[Curve]) -> str:

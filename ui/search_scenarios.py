@@ -39,11 +39,15 @@ def draw_scenarios(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> 
     st.markdown("S1 is one training; S2 is five sets of hyper-parameters, some given up early; the study's 4 s per "
                 "model are extraction without a score. Change what you do not believe: everything is in the link.")
     exact = bool(st.toggle("Exact numbers", key="exact", bind="query-params", help="Boxes instead of sliders"))
-    found = [*_ask_study(*STUDY, exact), *_ask_own(bases(pairs, published), exact)]
+    found, care = _ask_study(*STUDY, exact), ""
+    if offered := bases(pairs, published):
+        own, care = _ask_own(offered, exact)
+        found.append(own)
     models = round(choose_amount("Models in the store", 1, MOST_MODELS, STUDY_MODELS, "models", exact,
                                  help="Current model stores hold more than 50,000."))
     rows = share_frame(found)
-    draw_figure(about_break_even(found, models), share_lines(rows, found, models), rows, "end_to_end_share", NOTE)
+    draw_figure(about_break_even(found, models), share_lines(rows, found, models), rows, "end_to_end_share", NOTE,
+                care=care)
     st.markdown(time_table(found, models))
     with st.expander("The study's comparison with SHiFT, step by step", key="shift", on_change="rerun"):
         st.markdown(shift_table())
@@ -72,9 +76,8 @@ def _ask_study(s1: Scenario, s2: Scenario, exact: bool) -> list[Scenario]:
                                        exact), search_s) for given in (s1, s2)]
 
 
-def _ask_own(offered: dict[str, tuple[str, Basis]], exact: bool) -> list[Scenario]:
-    if not offered:
-        return []
+def _ask_own(offered: dict[str, tuple[str, Basis]], exact: bool) -> tuple[Scenario, str]:
+    """With what to know of its basis."""
     score = ""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         chosen = choose("Own scenario, starting from", list(offered), "basis", lambda key: offered[key][0])
@@ -87,8 +90,9 @@ def _ask_own(offered: dict[str, tuple[str, Basis]], exact: bool) -> list[Scenari
         items = choose_amount("Images", 1, 1e9, basis.items, "images", exact)
         epochs = choose_amount("Epochs", 1, 1e5, basis.epochs, "epochs", exact)
         runs = choose_amount("Trainings", 0.1, 1e4, 1.0, "own_runs", exact)
-    st.caption(about_basis(basis, score))
-    return [extrapolate(basis, OWN, round(items), round(epochs), runs, score)]
+    said = about_basis(basis, score)
+    st.caption(said)
+    return extrapolate(basis, OWN, round(items), round(epochs), runs, score), said
 
 
 def about_basis(basis: Basis, score: str) -> str:
