@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drawn_page import draw, no_exception
+from drawn_page import assert_replayed, draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
@@ -24,6 +24,7 @@ def words(page: AppTest) -> str:
 def test_the_published_pairs_are_there_on_an_empty_store(lab: Lab) -> None:
     page = draw(PAGE)
     assert "Published only" in words(page)
+    assert "the start of loader workers, where there are any, is in both" in words(page)
     pairs = published_pairs(open_keeper().store.cursor())
     drawn = speed_up_bars(speed_up_frame([], pairs)).to_dict()
     (rows,) = drawn["datasets"].values()
@@ -50,6 +51,8 @@ def test_break_even_of_the_studys_scenarios_and_of_changed_ones(lab: Lab) -> Non
     grown = words(draw(PAGE, view="End to end", basis="resnet50-4000", images="40000", epochs="20"))
     assert "| Own | 30 min 20 s | 39.0 s | 46 models |" in grown
     assert "this pair has extraction alone" in grown
+    (figure,) = assert_replayed("Model search", view="End to end").figures
+    assert "this pair has extraction alone" in figure.note, "wherever the figure is taken"
 
 
 def asked(page: AppTest, name: str) -> str:

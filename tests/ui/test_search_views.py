@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from analysis.bottlenecks import GROUPS, Bar
+from analysis.scenarios import Basis
 from analysis.search import Agreement
 from ui.search_agreement import about_agreement, agreement_frame, scatter, too_few_models
 from ui.search_bottlenecks import about_bars
+from ui.search_scenarios import about_basis
+from ui.sliders import round_numbers
 
 
 def bar(total_s: float) -> Bar:
@@ -51,3 +54,18 @@ def test_labels_of_neighbours_go_to_different_sides() -> None:
     assert dict(zip(frame["label"], frame["side"], strict=True)) == {
         "m0": "above", "m1, m4": "above", "m2": "below", "m3": "above", "": "below"}
     assert len(scatter(frame, "LogME").to_dict()["layer"]) == 3
+
+
+def test_what_is_in_the_time_of_a_search_is_said() -> None:
+    measured = Basis(9.0, 0.5, 40, 3, {"linear": 0.25, "knn": 0.01})
+    assert about_basis(measured, "linear") == "Measured with 40 images: extraction 500 ms, linear head 250 ms."
+    assert about_basis(measured, "") == "Measured with 40 images: extraction 500 ms, without a score."
+    assert "grow with the square" in about_basis(measured, "knn")
+    assert "this pair has extraction alone" in about_basis(Basis(91.0, 3.9, 4000, 10), "")
+    assert "Both times hold the start of the loader's workers (of the extraction 200 ms until the first batch)" in (
+        about_basis(measured._replace(first_batch_s=0.2), "linear"))
+
+
+def test_a_slider_stops_at_round_numbers() -> None:
+    assert round_numbers(0.5, 20) == [0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20]
+    assert len(round_numbers(1, 100_000)) == 46
