@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from analysis.comparison import Ratio, compare
-from analysis.search import Cell, SearchRun, gather_cells, tell_apart
+from analysis.search import Cell, SearchRun, gather_cells, short_id, tell_apart
 
 GROUPS = ("prepare model", "prepare data", "inference", "score", "unaccounted")
 PARTS = {"full": "whole", "last_50%": "last 50 %", "last_25%": "last 25 %", "last_3_blocks": "last 3 blocks",
@@ -25,6 +25,7 @@ class Bar(NamedTuple):
     items: int
     setting: str
     """What sets it apart besides model, items and form: bars with another setting are not comparable."""
+    setting_id: str
     arrangement: str
     part: str
     label: str
@@ -66,9 +67,11 @@ class Joint(NamedTuple):
 def bars(runs: Sequence[SearchRun]) -> list[Bar]:
     """Sorted by setting, model, items; then one model from whole to the smallest part, joint beside separate."""
     cells = _merge([cell for cell in gather_cells(runs, "bottleneck") if all(map(_measured, cell.runs))])
-    settings = tell_apart([{**cell.params, "environment": cell.environment_id} for cell in cells],
-                          (*FORM, "model", "items"))
-    found = [_bar(cell, setting) for cell, setting in zip(cells, settings, strict=True)]
+    whole = [{name: value for name, value in {**cell.params, "environment": cell.environment_id}.items()
+              if name not in (*FORM, "model", "items")} for cell in cells]
+    # A setting that an old run did not have is one that nobody asked for.
+    found = [_bar(cell, setting, short_id({name: value for name, value in params.items() if value is not None}))
+             for cell, setting, params in zip(cells, tell_apart(whole, ()), whole, strict=True)]
     return sorted(found, key=lambda bar: (bar.setting, bar.model, bar.items, bar.arrangement != "one",
                                           ORDER.index(bar.part), bar.label))
 
@@ -109,7 +112,7 @@ def _total_s(run: SearchRun) -> float:
     return _model_s(run) + run.metrics["end_to_end_s"] + run.metrics["score_s"]
 
 
-def _bar(cell: Cell, setting: str) -> Bar:
+def _bar(cell: Cell, setting: str, setting_id: str) -> Bar:
     asked = cell.params
     per_run = [groups_of(run) for run in cell.runs]
     totals = [_total_s(run) for run in cell.runs]
@@ -117,7 +120,7 @@ def _bar(cell: Cell, setting: str) -> Bar:
     label = PARTS[part] if arrangement == "one" else f"{asked['models']} {arrangement}, {PARTS[part]}"
     if part.endswith("%") and asked["share_by"] != "blocks":
         label += f" by {asked['share_by']}"
-    return Bar(asked["model"], asked["items"], setting, arrangement, part, label,
+    return Bar(asked["model"], asked["items"], setting, setting_id, arrangement, part, label,
                {group: fmean(groups[group] for groups in per_run) for group in GROUPS}, fmean(totals), len(cell.runs),
                cell.noisy, totals, _mean(cell, "load_state_computed_s"), _mean(cell, "load_state_s"),
                _mean(cell, "state_cached_share"), str(cell.runs[0].effective.get("runs", "")),

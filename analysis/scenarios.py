@@ -4,7 +4,7 @@ seed 000 with SHiFT, step by step. Assumptions are arguments; the study's own ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 HOUR_S = 3600
@@ -48,18 +48,23 @@ def model_counts(scenario: Scenario, most: int = MOST_MODELS) -> list[int]:
 
 
 class Basis(NamedTuple):
-    """What was measured: fine-tuning over so many epochs and extraction, on so many images."""
+    """What was measured: fine-tuning over so many epochs, extraction and the scores after it, on so many images."""
 
     finetune_s: float
     extract_s: float
     items: int
     epochs: int
+    scores_s: Mapping[str, float] = {}
+    first_batch_s: float | None = None
+    """Of the extraction, where loader workers started in it."""
 
 
-def extrapolate(basis: Basis, name: str, items: int, epochs: int, runs: float) -> Scenario:
-    """Linear in images and epochs: what a steady state is, and what start-up is not."""
+def extrapolate(basis: Basis, name: str, items: int, epochs: int, runs: float, score: str = "") -> Scenario:
+    """Linear in images and epochs: what a steady state is, and the start of loader workers is not. A search is
+    extraction and the score of that name; without a name, extraction alone."""
     grown = items / basis.items
-    return Scenario(name, basis.finetune_s * grown * epochs / basis.epochs, runs, basis.extract_s * grown)
+    search_s = basis.extract_s + (basis.scores_s[score] if score else 0.0)
+    return Scenario(name, basis.finetune_s * grown * epochs / basis.epochs, runs, search_s * grown)
 
 
 SHIFT_INFERENCE = (

@@ -6,7 +6,9 @@ when everything that both were asked for is equal.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean, median
@@ -18,6 +20,7 @@ from scipy.special import stdtr
 from analysis.comparison import Estimate, Ratio, compare, estimate
 
 FINETUNE, EXTRACT = "finetune", "extract"
+LAYERS = ("all", "head")
 NOT_COMPARED = ("seed", "profile")
 """Of the settings that both sides have, the ones in which they may differ: a seed changes no time."""
 SHOWN = ("model", "train_images", "val_images", "epochs", "layers")
@@ -25,6 +28,8 @@ SHOWN = ("model", "train_images", "val_images", "epochs", "layers")
 ENOUGH_MODELS = 5
 SCORES = {"score_linear_top1": "Linear head, top-1", "score_ridge_top1": "Ridge, top-1", "score_lda_top1": "LDA, top-1",
           "score_knn_top1": "Nearest neighbours, top-1", "score_logme": "LogME"}
+SCORE_NAMES = {"linear": "linear head", "ridge": "ridge", "lda": "LDA", "knn": "nearest neighbours", "logme": "LogME"}
+"""By the name in their metrics' names; the linear head is the score of seed 001."""
 EXACT_UP_TO = 8
 
 
@@ -71,7 +76,13 @@ class SpeedUp(NamedTuple):
     extract: Estimate
     ratio: Ratio
     noisy_runs: int
-    run_ids: tuple[str, ...] = ()
+    run_ids: tuple[str, ...]
+    pair_id: str
+    """For links: it stays, whatever other pairs are there."""
+    scores_s: Mapping[str, float]
+    """What each score of the extracted features took, by its name."""
+    first_batch_s: float | None
+    """Of the extraction, where loader workers started in it; None without workers."""
 
     @property
     def items(self) -> int:
@@ -131,9 +142,20 @@ def _speed_up(tuned: Cell, extracted: Cell, other: str) -> SpeedUp:
     asked = tuned.params
     # Left open, it is what took effect.
     val = asked.get("val_images") or tuned.runs[0].effective["val_images"]
+    digest = short_id(tuned.runs[0].cell_key, extracted.runs[0].cell_key, tuned.environment_id)
+    first_batch_s = extracted.values("first_batch_s") if extracted.params.get("workers") else []
     return SpeedUp(asked["model"], asked["train_images"], val, asked["epochs"], asked["layers"], other,
                    estimate(finetune_s), estimate(extract_s), compare(finetune_s, extract_s),
-                   tuned.noisy + extracted.noisy, tuple(run.run_id for run in (*tuned.runs, *extracted.runs)))
+                   tuned.noisy + extracted.noisy, tuple(run.run_id for run in (*tuned.runs, *extracted.runs)),
+                   f"{asked['model']}-{asked['train_images'] + val}-{digest}",
+                   {name: estimate(values).value for name in SCORE_NAMES
+                    if (values := extracted.values(f"score_{name}_s"))},
+                   estimate(first_batch_s).value if first_batch_s else None)
+
+
+def short_id(*parts: Any) -> str:
+    """The same for the same parts, in every process and whatever else there is: for links."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def tell_apart(settings: Sequence[Mapping[str, Any]], shown: Collection[str] = SHOWN) -> list[str]:
@@ -150,6 +172,9 @@ class Agreement(NamedTuple):
     score: str
     setting: str
     """What sets its runs apart from those of the other agreements; empty when there is one setting."""
+    setting_id: str
+    layers: str
+    """What fine-tuning trained."""
     train: int
     models: list[str]
     scores: list[float]
@@ -171,7 +196,13 @@ class _Group(NamedTuple):
     scored: dict[str, list[SearchRun]]
 
 
-def agreements(runs: Sequence[SearchRun], layers: str = "all") -> list[Agreement]:
+def agreements(runs: Sequence[SearchRun]) -> dict[str, list[Agreement]]:
+    """By the layers that were trained, those of all layers first."""
+    found = {layers: _agreements(runs, layers) for layers in LAYERS}
+    return {layers: members for layers, members in found.items() if members}
+
+
+def _agreements(runs: Sequence[SearchRun], layers: str) -> list[Agreement]:
     """One per setting and score, over the models that were both fine-tuned and scored on the same images in the same
     environment; the setting with the most models first, of equal ones that with more images."""
     tuned = [cell for cell in gather_cells(runs, FINETUNE) if cell.params.get("layers") == layers
@@ -188,14 +219,14 @@ def agreements(runs: Sequence[SearchRun], layers: str = "all") -> list[Agreement
             # A cell comes once for every cell of the other side that it fits.
             members += [run for run in cell.runs if (key, id(run)) not in taken]
             taken |= {(key, id(run)) for run in cell.runs}
-    largest = sorted(groups.values(), key=lambda group: (-len(group.tuned), -group.params["train_images"]))
-    settings = tell_apart([group.params for group in largest], ())
-    found = [_agreement(group, setting, score) for group, setting in zip(largest, settings, strict=True)
-             for score in SCORES]
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1].tuned), -item[1].params["train_images"]))
+    settings = tell_apart([group.params for _, group in largest], ())
+    found = [_agreement(group, setting, short_id(key), score)
+             for (key, group), setting in zip(largest, settings, strict=True) for score in SCORES]
     return [agreement for agreement in found if agreement]
 
 
-def _agreement(group: _Group, setting: str, score: str) -> Agreement | None:
+def _agreement(group: _Group, setting: str, setting_id: str, score: str) -> Agreement | None:
     scored = {model: having for model, members in group.scored.items() if (having := _with(members, score))}
     if not scored:
         return None
@@ -204,8 +235,8 @@ def _agreement(group: _Group, setting: str, score: str) -> Agreement | None:
     accuracies = [median(run.metrics["val_accuracy"] for run in members) for members in tuned.values()]
     rho, chance = rank_correlation(scores, accuracies)
     noisy = sum(bool(run.noisy) for side in (tuned, scored) for members in side.values() for run in members)
-    return Agreement(score, setting, group.params["train_images"], list(scored), scores, accuracies, rho, chance,
-                     _seeds(tuned), _seeds(scored), noisy)
+    return Agreement(score, setting, setting_id, group.params["layers"], group.params["train_images"], list(scored),
+                     scores, accuracies, rho, chance, _seeds(tuned), _seeds(scored), noisy)
 
 
 def _with(runs: Iterable[SearchRun], metric: str) -> list[SearchRun]:

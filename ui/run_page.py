@@ -34,6 +34,7 @@ from ui.links import choose_number
 from ui.live_page import tail
 from ui.max_batch_view import draw_max_batch
 from ui.operators_view import draw_operators, find_operators
+from ui.results_view import draw_results
 from ui.units import amount, metric_amount, seconds, size
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ def draw_run(connection: duckdb.DuckDBPyConnection, run_id: str, folder: SweepFo
         st.warning(f"Noisy: {safe(run['noise_reason'])}. Measure it again before you rely on it.")
     _draw_metrics(run)
     parts: dict[str, Callable[[], None]] = {
-        "Phases": lambda: _draw_phases(connection, run), "Parameters": lambda: _draw_parameters(run, again),
-        "Telemetry": lambda: _draw_telemetry(connection, run), "Memory": lambda: _draw_memory(connection, run),
-        "Machine": lambda: _draw_environment(run), "Log": lambda: _draw_log(run, folder),
-        "Files": lambda: _draw_files(run, folder)}
+        "Phases": lambda: _draw_phases(connection, run), "Results": lambda: draw_results(run["metrics"], run["units"]),
+        "Parameters": lambda: _draw_parameters(run, again), "Telemetry": lambda: _draw_telemetry(connection, run),
+        "Memory": lambda: _draw_memory(connection, run), "Machine": lambda: _draw_environment(run),
+        "Log": lambda: _draw_log(run, folder), "Files": lambda: _draw_files(run, folder)}
     if run["experiment"] == "max_batch":
         parts = {"Tries": lambda: draw_max_batch(list_limits(connection, run_id=run_id), published_limits(connection),
                                                  list_tries(connection, run_id)), **parts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
@@ -17,16 +17,22 @@ NOTE = ("One point per model, medians over its runs and seeds, on the same image
         "rank correlation over models. With random weights it ranks architectures, not what they have learnt.")
 
 SEEDS_SHOWN = 10
+LAYERS = {"all": "all layers", "head": "the head only"}
 
 
-def draw_agreement(found: Sequence[Agreement]) -> None:
-    models = {agreement.setting: len(agreement.models) for agreement in reversed(found)}
-    settings = {str(number): setting for number, setting in enumerate(dict.fromkeys(a.setting for a in found))}
-    setting = settings["0"]
+def draw_agreement(by_layers: Mapping[str, Sequence[Agreement]]) -> None:
+    layers = next(iter(by_layers))
+    if len(by_layers) > 1:
+        layers = choose("Fine-tuned", list(by_layers), "layers", lambda key: LAYERS[key]) or layers
+    found = by_layers[layers]
+    settings: dict[str, Agreement] = {}
+    for agreement in found:
+        settings.setdefault(agreement.setting_id, agreement)
+    setting = next(iter(settings))
     if len(settings) > 1:
-        setting = settings[choose("Setting", list(settings), "setting", lambda number: (
-            f"{settings[number]}, {models[settings[number]]} models")[:160]) or "0"]
-    by_score = {agreement.score: agreement for agreement in found if agreement.setting == setting}
+        setting = choose("Setting", list(settings), "setting", lambda key: (
+            f"{settings[key].setting}, {len(settings[key].models)} models")[:160]) or setting
+    by_score = {agreement.score: agreement for agreement in found if agreement.setting_id == setting}
     chosen = choose("Score", list(by_score), "score", lambda score: SCORES[score])
     agreement = by_score[chosen or next(iter(by_score))]
     rows = agreement_frame(agreement)
@@ -36,9 +42,9 @@ def draw_agreement(found: Sequence[Agreement]) -> None:
     st.markdown("\n".join(f"- {sentence}" for sentence in others))
 
 
-def too_few_models(found: Sequence[Agreement]) -> bool:
+def too_few_models(by_layers: Mapping[str, Sequence[Agreement]]) -> bool:
     """No setting has enough for any score."""
-    return all(len(agreement.models) < ENOUGH_MODELS for agreement in found)
+    return all(len(agreement.models) < ENOUGH_MODELS for found in by_layers.values() for agreement in found)
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -61,16 +67,17 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
 
 def about_agreement(agreement: Agreement) -> str:
     name, count = SCORES[agreement.score], len(agreement.models)
+    tuned = "fine-tuned" + (" (head only)" if agreement.layers == "head" else "")
     behind = _about_seeds(agreement) + (f" {agreement.noisy_runs} of the runs were noisy." if agreement.noisy_runs
                                         else "")
     if count < ENOUGH_MODELS:
         return (f"{name}: **too few to tell**, {count} {'model was' if count == 1 else 'models were'} both scored and "
-                f"fine-tuned; at least {ENOUGH_MODELS} are needed.{behind}")
+                f"{tuned}; at least {ENOUGH_MODELS} are needed.{behind}")
     if agreement.rho is None or agreement.chance is None:
         return f"{name}: nothing to rank, all {count} models have the same score or the same accuracy.{behind}"
     shown = "agreement is not shown" if agreement.chance > 0.05 else \
         "it ranks them alike" if agreement.rho > 0 else "it ranks them the other way round"
-    return (f"{name}: rank correlation **{agreement.rho:.2f}** over {count} models with {agreement.train:,} training "
+    return (f"{name}: rank correlation **{agreement.rho:.2f}** over {count} models {tuned} on {agreement.train:,} "
             f"images; {shown} (chance alone gives as much in {agreement.chance:.0%} of orders).{behind}")
 
 

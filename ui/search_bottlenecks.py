@@ -46,13 +46,12 @@ def draw_bottlenecks(found: Sequence[Bar]) -> None:
 
 def _one_setting(found: Sequence[Bar]) -> list[Bar]:
     """Bars that may stand side by side; where the sweeps hold several settings, one is chosen."""
-    settings = list(dict.fromkeys(bar.setting for bar in found))
+    settings = {bar.setting_id: bar.setting for bar in found}
     if len(settings) == 1:
         return list(found)
-    numbers = {str(number): setting for number, setting in enumerate(settings)}
-    chosen = choose("Setting", list(numbers), "setting", lambda number: numbers[number][:160] or "as the defaults")
+    chosen = choose("Setting", list(settings), "setting", lambda key: settings[key][:160] or "as the defaults")
     st.caption(f"These sweeps hold {len(settings)} settings whose times cannot be put side by side: choose one.")
-    return [bar for bar in found if bar.setting == numbers[chosen or "0"]]
+    return [bar for bar in found if bar.setting_id == (chosen or next(iter(settings)))]
 
 
 def bar_frame(bars: Sequence[Bar]) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -21,29 +20,34 @@ from analysis.scenarios import (
     model_counts,
     search_share,
 )
-from analysis.search import Published, SpeedUp
+from analysis.search import SCORE_NAMES, Published, SpeedUp
 from ui.colours import NEUTRAL, SERIES
 from ui.figure import draw_figure
 from ui.frame import safe
 from ui.links import choose, choose_number
 from ui.search_speedup import label
+from ui.sliders import choose_amount
 from ui.units import number, seconds
 
 OWN = "Own"
+EXTRACTION = "extraction"
 NOTE = ("Searching grows with the number of models, training does not. The extrapolation is linear in images and "
-        "epochs: start-up, which does not grow, is left out.")
+        "epochs, for scores too. The start of process, data and model, once each, is left out.")
 
 
 def draw_scenarios(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> None:
-    st.markdown("S1 is one training; S2 is five sets of hyper-parameters, some given up early. Change what you do not "
-                "believe: everything is in the link.")
-    scenarios = [_ask_study(*STUDY), _ask_own(bases(pairs, published))]
-    found = [*scenarios[0], *scenarios[1]]
-    # Not whole numbers to Streamlit: one of 400 digits in a link would stop the page.
-    models = round(_ask("Models in the store", "models", float(STUDY_MODELS), 1.0, float(MOST_MODELS), format="%.0f",
-                        step=1000.0, help="Current model stores hold more than 50,000."))
+    st.markdown("S1 is one training; S2 is five sets of hyper-parameters, some given up early; the study's 4 s per "
+                "model are extraction without a score. Change what you do not believe: everything is in the link.")
+    exact = bool(st.toggle("Exact numbers", key="exact", bind="query-params", help="Boxes instead of sliders"))
+    found, care = _ask_study(*STUDY, exact), ""
+    if offered := bases(pairs, published):
+        own, care = _ask_own(offered, exact)
+        found.append(own)
+    models = round(choose_amount("Models in the store", 1, MOST_MODELS, STUDY_MODELS, "models", exact,
+                                 help="Current model stores hold more than 50,000."))
     rows = share_frame(found)
-    draw_figure(about_break_even(found, models), share_lines(rows, found, models), rows, "end_to_end_share", NOTE)
+    draw_figure(about_break_even(found, models), share_lines(rows, found, models), rows, "end_to_end_share", NOTE,
+                care=care)
     st.markdown(time_table(found, models))
     with st.expander("The study's comparison with SHiFT, step by step", key="shift", on_change="rerun"):
         st.markdown(shift_table())
@@ -53,38 +57,57 @@ def draw_scenarios(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> 
 
 def bases(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> dict[str, tuple[str, Basis]]:
     """What an extrapolation can start from: own pairs first, then the published ones, by an id for the link."""
-    own = {f"own{number}": (f"measured: {label(pair)}",
-                            Basis(pair.finetune.value, pair.extract.value, pair.items, pair.epochs))
-           for number, pair in enumerate(pairs)}
+    own = {pair.pair_id: (f"measured: {label(pair)}", Basis(
+        pair.finetune.value, pair.extract.value, pair.items, pair.epochs, pair.scores_s, pair.first_batch_s))
+        for pair in pairs}
     theirs = {f"{pair.model}-{pair.train + pair.val}": (
         f"published: {pair.model}, {pair.train + pair.val:,} images",
         Basis(pair.finetune_s, pair.extract_s, pair.train + pair.val, 10)) for pair in published}
     return {**own, **theirs}
 
 
-def _ask(what: str, key: str, value: float, least: float, most: float, **more: Any) -> float:
-    return choose_number(what, least, most, value, key, **more)
-
-
-def _ask_study(s1: Scenario, s2: Scenario) -> list[Scenario]:
+def _ask_study(s1: Scenario, s2: Scenario, exact: bool) -> list[Scenario]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        search_s = _ask("Search per model (s)", "search_s", s1.search_s, 0.001, 1e6, format="%g")
-        return [Scenario(given.name, _ask(f"{given.name}: one training (s)", f"{given.name.lower()}_run_s", given.run_s,
-                                          0.001, 1e8, format="%g"),
-                         _ask(f"{given.name}: trainings", f"{given.name.lower()}_runs", given.runs, 0.1, 1e4,
-                              format="%g"), search_s) for given in (s1, s2)]
+        search_s = choose_number("Search per model (s)", 0.001, 1e6, s1.search_s, "search_s", format="%g")
+        return [Scenario(given.name,
+                         choose_number(f"{given.name}: one training (s)", 0.001, 1e8, given.run_s,
+                                       f"{given.name.lower()}_run_s", format="%g"),
+                         choose_amount(f"{given.name}: trainings", 0.1, 1e4, given.runs, f"{given.name.lower()}_runs",
+                                       exact), search_s) for given in (s1, s2)]
 
 
-def _ask_own(offered: dict[str, tuple[str, Basis]]) -> list[Scenario]:
-    if not offered:
-        return []
+def _ask_own(offered: dict[str, tuple[str, Basis]], exact: bool) -> tuple[Scenario, str]:
+    """With what to know of its basis."""
+    score = ""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         chosen = choose("Own scenario, starting from", list(offered), "basis", lambda key: offered[key][0])
         basis = offered[chosen or next(iter(offered))][1]
-        items = _ask("Images", "images", float(basis.items), 1.0, 1e9, format="%.0f", step=100.0)
-        epochs = _ask("Epochs", "epochs", float(basis.epochs), 1.0, 1e5, format="%.0f", step=1.0)
-        runs = _ask("Trainings", "own_runs", 1.0, 0.1, 1e4, format="%g")
-    return [extrapolate(basis, OWN, round(items), round(epochs), runs)]
+        if basis.scores_s:
+            way = choose("Searching is", [*basis.scores_s, EXTRACTION], "search", lambda name: (
+                f"extraction and score ({SCORE_NAMES[name]})" if name in SCORE_NAMES else name))
+            score = way if way and way != EXTRACTION else ""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        items = choose_amount("Images", 1, 1e9, basis.items, "images", exact)
+        epochs = choose_amount("Epochs", 1, 1e5, basis.epochs, "epochs", exact)
+        runs = choose_amount("Trainings", 0.1, 1e4, 1.0, "own_runs", exact)
+    said = about_basis(basis, score)
+    st.caption(said)
+    return extrapolate(basis, OWN, round(items), round(epochs), runs, score), said
+
+
+def about_basis(basis: Basis, score: str) -> str:
+    """What is in the time of a search, and what of it does not grow as the extrapolation does."""
+    said = [f"Measured with {basis.items:,} images: extraction {seconds(basis.extract_s)}"
+            + (f", {SCORE_NAMES[score]} {seconds(basis.scores_s[score])}." if score else ", without a score.")]
+    if not basis.scores_s:
+        said.append("A search is extraction and a score; this pair has extraction alone.")
+    if score == "knn":
+        said.append("Nearest neighbours grow with the square of the images, so more images take longer than shown.")
+    if basis.first_batch_s is not None:
+        said.append("Both times hold the start of the loader's workers (of the extraction "
+                    f"{seconds(basis.first_batch_s)} until the first batch), which is scaled like the rest although it "
+                    "does not grow: start from a measurement with more images to make it small.")
+    return " ".join(said)
 
 
 def share_frame(scenarios: Sequence[Scenario]) -> pd.DataFrame:

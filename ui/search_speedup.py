@@ -19,9 +19,11 @@ from ui.units import seconds
 OWN, STUDY = "this lab", "seed 000, RTX A5000"
 WIDEST = 2.0
 COLOURS = {OWN: SERIES[0], STUDY: SERIES[6]}
-NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pass over the same images; both without "
-        "start-up. Bars: geometric mean over runs. Whiskers: 95 % interval of the ratio (Welch's t on logarithms); "
-        "none where a side has one run; long ones leave the chart. Published figures are one number each.")
+NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pass over the same images without a "
+        "score. The start of process, data and model is in neither; the start of loader workers, where there are any, "
+        "is in both. Bars: geometric mean over runs. Whiskers: 95 % interval of the ratio (Welch's t on logarithms); "
+        "none where a side has one run; long ones leave the chart. Published figures are one number each and do not "
+        "say which start-up they hold.")
 
 
 def draw_speed_up(pairs: Sequence[SpeedUp], published: Sequence[Published], alone: Sequence[str]) -> None:

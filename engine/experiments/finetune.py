@@ -186,7 +186,7 @@ def run(params: Params, recorder: Recorder) -> None:
                     recorder.metric(f"epoch_{epoch:03d}_{name}", value, unit)
     recorder.metric("train_s", train_s, "s")
     recorder.metric("validate_s", validate_s, "s")
-    # As seed 000 took it: training and validation of all epochs, without the start-up.
+    # Training and validation of all epochs. The workers of both loaders start in the first, and so inside.
     recorder.metric("finetune_s", train_s + validate_s, "s")
     recorder.metric("train_accuracy", seen.accuracy)
     recorder.metric("val_accuracy", right.accuracy)

@@ -55,6 +55,14 @@ def test_settings_that_change_nothing_make_no_bar_of_their_own() -> None:
     assert (whole.label, whole.runs, whole.setting) == ("whole", 4, "")
 
 
+def test_a_setting_keeps_its_id_whatever_else_is_there() -> None:
+    (alone,) = bars([run(file_cache="cold")])
+    among = bars([run(file_cache="warm"), run(file_cache="cold"), run(file_cache="cold", part="last_1_block")])
+    assert [(bar.setting, bar.setting_id == alone.setting_id) for bar in among] == [
+        ("file_cache=cold", True), ("file_cache=cold", True), ("file_cache=warm", False)]
+    assert [bar.setting_id for bar in bars([run(file_cache="cold", head_classes=None)])] == [alone.setting_id]
+
+
 def test_joint_is_compared_with_the_same_models_one_after_another() -> None:
     several = {"arrangement": "joint", "part": "last_50%"}
     runs = [run(1.0, **several), run(1.2, **several), run(6.0, **{**several, "arrangement": "separate"}),

@@ -75,3 +75,8 @@ def test_extrapolation_is_linear_in_images_and_epochs() -> None:
     assert extrapolate(measured, "own", 4000, 10, 1) == Scenario("own", 91.0, 1, 3.9)
     grown = extrapolate(measured, "own", 40_000, 20, 2.5)
     assert (grown.run_s, grown.search_s, grown.training_s) == pytest.approx((1820.0, 39.0, 4550.0))
+
+
+def test_a_search_is_extraction_and_the_chosen_score() -> None:
+    measured = Basis(91.0, 3.0, 4000, 10, {"linear": 1.0, "lda": 0.5})
+    assert [extrapolate(measured, "own", 8000, 10, 1, score).search_s for score in ("linear", "lda", "")] == [8, 7, 6]

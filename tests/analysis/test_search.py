@@ -64,6 +64,26 @@ def test_an_open_number_of_validation_images_is_what_took_effect() -> None:
     assert [pair.items for pair in speed_ups(runs)] == [100]
 
 
+def test_a_pair_keeps_its_id_whatever_else_is_there() -> None:
+    runs = [tuned(20.0), extracted(1.0)]
+    (alone,) = speed_ups(runs)
+    assert alone.pair_id.startswith("resnet18-100-")
+    among = speed_ups([tuned(9.0, "a"), extracted(1.0, "a"), tuned(5.0, layers="head"), *runs, tuned(21.0)])
+    assert [pair.pair_id == alone.pair_id for pair in among] == [False, True, False]
+    assert len({pair.pair_id for pair in among}) == 3
+
+
+def test_a_pair_knows_its_scores_and_the_start_of_its_workers() -> None:
+    def scored(workers: int) -> SearchRun:
+        run = extracted(1.0, workers=workers)
+        return run._replace(metrics={**run.metrics, "score_linear_s": 0.5, "score_knn_s": 0.25, "first_batch_s": 0.2})
+
+    (found,) = speed_ups([tuned(20.0, workers=2), scored(2)])
+    assert found.scores_s == pytest.approx({"linear": 0.5, "knn": 0.25}) and found.first_batch_s == pytest.approx(0.2)
+    (without,) = speed_ups([tuned(20.0, workers=0), scored(0)])
+    assert without.first_batch_s is None, "nothing starts in it"
+
+
 def test_two_environments_stay_two_pairs() -> None:
     found = speed_ups([tuned(20.0), tuned(10.0, environment="f"), extracted(1.0), extracted(1.0, environment="f")])
     assert [(pair.ratio.value, pair.ratio.low) for pair in found] == [(pytest.approx(20), None),
@@ -76,21 +96,33 @@ MODELS = ["a", "b", "c", "d", "e", "f"]
 def test_agreement_over_models_and_too_few_to_tell() -> None:
     runs = [run for rank, model in enumerate(MODELS)
             for run in (tuned(9.0, model, accuracy=rank / 10), extracted(1.0, model, score=rank * rank))]
-    (found,) = agreements(runs)
+    (found,) = agreements(runs)["all"]
     assert (found.score, found.models, found.rho) == ("score_logme", MODELS, pytest.approx(1.0))
     assert found.chance == pytest.approx(2 / 720), "of 720 orders this one and its reverse agree as strongly"
-    (few,) = agreements(runs[:8])
+    (few,) = agreements(runs[:8])["all"]
     assert len(few.models) == 4 and few.rho is None
-    assert agreements(runs, layers="head") == []
+    assert list(agreements(runs)) == ["all"]
+
+
+def test_head_only_runs_agree_for_themselves() -> None:
+    head = [run for rank, model in enumerate(MODELS)
+            for run in (tuned(9.0, model, accuracy=rank / 10, layers="head"), extracted(1.0, model, score=-rank))]
+    (found,) = agreements(head)["head"]
+    assert (found.models, found.rho, found.layers) == (MODELS, pytest.approx(-1.0), "head")
+    both = agreements([*head, tuned(9.0, "a")])
+    assert [(layers, len(members[0].models)) for layers, members in both.items()] == [("all", 1), ("head", 6)]
 
 
 def test_sizes_are_not_mixed_in_an_agreement() -> None:
     runs = [run for model in MODELS for run in (tuned(9.0, model), extracted(1.0, model))]
     more = [run for model in MODELS[:2] for run in (tuned(9.0, model, train_images=800),
                                                     extracted(1.0, model, train_images=800))]
-    found, fewer = agreements(more + runs)
+    found, fewer = agreements(more + runs)["all"]
     assert found.models == MODELS and found.rho is None, "all accuracies alike: nothing to rank"
     assert (found.setting, fewer.setting, fewer.models) == ("train_images=80", "train_images=800", MODELS[:2])
+    (alone,) = agreements(runs)["all"]
+    assert (alone.setting, alone.setting_id) == ("", found.setting_id), "a link finds it whatever else is chosen"
+    assert fewer.setting_id != found.setting_id
 
 
 def test_seeds_are_pooled_in_an_agreement_and_each_run_counts_once() -> None:
@@ -98,7 +130,7 @@ def test_seeds_are_pooled_in_an_agreement_and_each_run_counts_once() -> None:
     runs = [run for rank, model in enumerate(MODELS) for run in (
         *(tuned(9.0, model, accuracy=rank / 10 + seed / 100, seed=seed, noisy=seed == 0) for seed in (0, 2)),
         *(extracted(1.0, model, score=rank + shift, seed=seed) for seed, shift in ((0, 0.5), (1, 0.1), (2, 0.0))))]
-    (found,) = agreements(runs)
+    (found,) = agreements(runs)["all"]
     assert found.accuracies == pytest.approx([rank / 10 + 0.01 for rank in range(6)])
     assert found.scores == pytest.approx([rank + 0.1 for rank in range(6)])
     assert (found.tuned_seeds, found.scored_seeds, found.noisy_runs) == ([0, 2], [0, 1, 2], 6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drawn_page import draw
+from drawn_page import assert_replayed, draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
@@ -24,6 +24,7 @@ def words(page: AppTest) -> str:
 def test_the_published_pairs_are_there_on_an_empty_store(lab: Lab) -> None:
     page = draw(PAGE)
     assert "Published only" in words(page)
+    assert "the start of loader workers, where there are any, is in both" in words(page)
     pairs = published_pairs(open_keeper().store.cursor())
     drawn = speed_up_bars(speed_up_frame([], pairs)).to_dict()
     (rows,) = drawn["datasets"].values()
@@ -49,6 +50,47 @@ def test_break_even_of_the_studys_scenarios_and_of_changed_ones(lab: Lab) -> Non
     assert "**45** in S1, **500** in S2" in changed and "With 100 models" in changed
     grown = words(draw(PAGE, view="End to end", basis="resnet50-4000", images="40000", epochs="20"))
     assert "| Own | 30 min 20 s | 39.0 s | 46 models |" in grown
+    assert "this pair has extraction alone" in grown
+    (figure,) = assert_replayed("Model search", view="End to end").figures
+    assert "this pair has extraction alone" in figure.note, "wherever the figure is taken"
+
+
+def asked(page: AppTest, name: str) -> str:
+    """What the link says: the test has it as a list until the page writes it."""
+    value = page.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def own(page: AppTest) -> str:
+    return next(line for line in words(no_exception(page)).splitlines() if line.startswith("| Own"))
+
+
+def test_another_basis_brings_its_own_images_and_epochs(lab: Lab) -> None:
+    """What the page shows is what a fresh visit to its link shows."""
+    page = draw(PAGE, view="End to end")
+    assert own(page).startswith("| Own | 26.4 s | 1.30 s | 20 models |")
+    page.selectbox(key="choose_basis").set_value("resnet50-4000").run()
+    assert own(page) == own(draw(PAGE, view="End to end", basis="resnet50-4000"))
+    assert own(page).startswith("| Own | 91.0 s | 3.90 s | 23 models |")
+    assert "images" not in page.query_params, "nobody asked for a number"
+
+
+def test_assumptions_are_sliders_in_the_link_and_boxes_for_exact_ones(lab: Lab) -> None:
+    page = draw(PAGE, view="End to end", basis="resnet50-4000", images="1234")
+    assert page.select_slider(key="images_slider").value == 1234, "no round number, and still there"
+    models = page.select_slider(key="models_slider")
+    assert (models.options[0], models.options[-1], models.value) == ("1", "100,000", 50_000)
+    page.select_slider(key="epochs_slider").set_value(20.0).run()
+    page.select_slider(key="models_slider").set_value(300.0).run()
+    assert (asked(page, "epochs"), asked(page, "models")) == ("20", "300")
+    said = words(no_exception(page))
+    assert "With 300 models" in said
+    page.toggle(key="exact").set_value(True).run()
+    assert words(no_exception(page)) == said
+    page.number_input(key="s2_runs_box").set_value(2.75).run()
+    assert asked(page, "s2_runs") == "2.75"
+    page.number_input(key="s2_runs_box").set_value(2.5).run()
+    assert "s2_runs" not in page.query_params, "the study's own again"
 
 
 def test_the_steps_of_the_comparison_with_shift(lab: Lab) -> None:
@@ -59,7 +101,10 @@ def test_the_steps_of_the_comparison_with_shift(lab: Lab) -> None:
 
 @pytest.mark.parametrize("query", [
     {"view": "nonsense"}, {"sweeps": "no-such-sweep"}, {"view": "End to end", "search_s": "-5", "models": "9" * 400},
-    {"view": "End to end", "basis": "<script>", "images": "x"}, {"view": "Bottlenecks", "of": "a,b"}])
+    {"view": "End to end", "basis": "<script>", "images": "x"}, {"view": "Bottlenecks", "of": "a,b"},
+    {"view": "End to end", "images": "nan", "epochs": "0", "own_runs": "inf", "exact": "true"},
+    {"view": "End to end", "images": "1e300", "epochs": "2.6", "s1_runs": "-1", "search": "magic"},
+    {"view": "Agreement", "layers": "none", "setting": "0"}])
 def test_a_wrong_link_still_draws(lab: Lab, query: dict[str, str]) -> None:
     assert draw(PAGE, **query).title[0].value == "Model search"
 
@@ -69,17 +114,31 @@ def test_one_sweep_of_each_kind_fills_every_view(lab: Lab, images: Path) -> None
     for content in (
             {"experiment": "finetune", "grid": {"layers": ["all", "head"]},
              "fixed": {**small, "train_images": 16, "epochs": 1}},
-            {"experiment": "extract", "grid": {"seed": [0]}, "fixed": {**small, "train_images": 16}},
-            {"experiment": "bottleneck", "grid": {"arrangement": ["joint", "separate"]}, "repeats": 2,
+            {"experiment": "extract", "grid": {"standardise": [True, False]}, "fixed": {**small, "train_images": 16}},
+            {"experiment": "bottleneck", "grid": {"arrangement": ["joint", "separate"], "head_classes": [10, 20]},
              "fixed": {**small, "items": 16, "models": 2, "part": "last_1_block"}}):
         assert set(lab.json("sweep", lab.sweep_file(**content), "--wait")["runs"]) == {"ok"}
     said = words(draw(PAGE))
     assert "Fine-tuning takes **" in said and "head only" in said and "one run, no interval" in said
     assert "Too few runs to tell" in said
-    assert "measured: resnet18, 20 images, 1 epochs" in str(draw(PAGE, view="End to end").selectbox[0].options)
+    scenario = draw(PAGE, view="End to end")
+    assert "measured: resnet18, 20 images, 1 epochs" in str(scenario.selectbox(key="choose_basis").options)
+    assert "images: extraction" in words(scenario) and ", linear head " in words(scenario)
+    searched = own(scenario)
+    scenario.selectbox(key="choose_search").set_value("extraction").run()
+    assert ", without a score." in words(scenario) and own(scenario) != searched
+    assert own(scenario) == own(draw(PAGE, view="End to end", basis=asked(scenario, "basis"),
+                                     search="extraction"))
     joined = words(draw(PAGE, view="Bottlenecks"))
     assert "2 models that differ in their last block: " in joined and "100% of it in the file cache" in joined
     agreement = draw(PAGE, view="Agreement")
-    assert "too few to tell" in words(agreement)
+    assert "too few to tell" in words(agreement) and "head only" not in words(agreement)
+    assert "fine-tuned (head only); at least" in words(draw(PAGE, view="Agreement", layers="head"))
+    for view in ("Bottlenecks", "Agreement"):
+        page = draw(PAGE, view=view)
+        first = asked(page, "setting")
+        page.selectbox(key="choose_setting").select_index(1).run()
+        assert len(first) == 8 and asked(page, "setting") != first, "an id that stays, not a position"
+        assert words(no_exception(page)) == words(draw(PAGE, view=view, setting=asked(page, "setting"))), view
     assert "launch the small pair, which has five" in words(agreement)
     assert "Launch the small fine-tuning" in str([link.proto.label for link in agreement.get("page_link")])

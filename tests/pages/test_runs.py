@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from drawn_page import draw, no_exception
+from drawn_page import assert_replayed, draw, no_exception
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.errors import AppTestError
 
 from begin import open_keeper
-from engine.journal import File
+from engine.journal import File, Metric
 from engine.people import annotate
 from tests.store.journal_builder import Script
 from tests.store.small_lab import write_sweep
@@ -103,6 +103,26 @@ def test_the_title_of_a_file_is_no_markdown(lab: Lab) -> None:
     labels = [button.proto.label for button in page.get("download_button")]
     assert any(label.startswith(safe(title)) for label in labels), labels
     assert not any("![x]" in label or ":red[" in label for label in labels)
+
+
+def test_every_metric_of_a_run_is_among_its_results(lab: Lab) -> None:
+    metrics = {"val_accuracy": (0.875, ""), "finetune_s": (2.5, "s"), "feature_bytes": (2048.0, "bytes"),
+               "epoch_001_val_accuracy": (0.9, ""), "epoch_002_val_accuracy": (0.875, ""),
+               "epoch_001_train_s": (1.5, "s"), "epoch_002_train_s": (0.25, "s")}
+    script = Script(lab.home, experiment="finetune").begin()
+    run_id = script.run(0)
+    script.say(*(Metric(run_id, name, value, unit) for name, (value, unit) in metrics.items()))
+    script.end().write()
+    page = draw("pages/Runs.py", run=run_id, tab="Results")
+    said = [text.value for text in page.markdown]
+    assert "Validation accuracy **87.5%** after epoch 2 (best 90.0%, after 1)." in said
+    assert "Training took 1.50 s in epoch 1, later 250 ms per epoch (median)." in said
+    table = page.dataframe[0].value
+    shown = dict(zip(table["Metric"], table["Value"], strict=True))
+    assert shown.items() >= {"val_accuracy": "0.875", "finetune_s": "2.50 s", "feature_bytes": "2.0 KiB",
+                             "epoch_002_train_s": "250 ms"}.items()
+    assert list(table["Metric"])[-4:] == sorted(name for name in metrics if name.startswith("epoch_"))
+    assert_replayed("Runs", run=run_id, tab="Results")
 
 
 def test_archived_runs_leave_the_current_ones(lab: Lab, sweep_id: str) -> None:

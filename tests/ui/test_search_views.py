@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from analysis.bottlenecks import GROUPS, Bar
+from analysis.scenarios import Basis
 from analysis.search import Agreement
 from ui.search_agreement import about_agreement, agreement_frame, scatter, too_few_models
 from ui.search_bottlenecks import about_bars
+from ui.search_scenarios import about_basis
+from ui.sliders import round_numbers
 
 
 def bar(total_s: float) -> Bar:
     """Its groups add up to four seconds."""
-    return Bar("resnet18", 96, "", "one", "full", "whole", dict(zip(GROUPS, (0.5, 1.0, 2.0, 0.5, 0.0), strict=True)),
-               total_s, 1, 0, [total_s], None, None, None, "stem to head")
+    groups_s = dict(zip(GROUPS, (0.5, 1.0, 2.0, 0.5, 0.0), strict=True))
+    return Bar("resnet18", 96, "", "1a2b", "one", "full", "whole", groups_s, total_s, 1, 0,
+               [total_s], None, None, None, "stem to head")
 
 
 def test_groups_that_overlap_are_told() -> None:
@@ -22,14 +26,14 @@ def test_groups_that_overlap_are_told() -> None:
 
 
 def agreement(models: int, tuned: list[int], scored: list[int]) -> Agreement:
-    return Agreement("score_logme", "", 96, [f"m{n}" for n in range(models)], [float(n) for n in range(models)],
-                     [n / 10 for n in range(models)], 1.0 if models > 4 else None, 0.02 if models > 4 else None, tuned,
-                     scored, 0)
+    return Agreement("score_logme", "", "1a2b", "all", 96, [f"m{n}" for n in range(models)],
+                     [float(n) for n in range(models)], [n / 10 for n in range(models)],
+                     1.0 if models > 4 else None, 0.02 if models > 4 else None, tuned, scored, 0)
 
 
 def test_seeds_behind_an_agreement_are_told_where_there_are_several() -> None:
     one = about_agreement(agreement(5, [0], [0]))
-    assert one == ("LogME: rank correlation **1.00** over 5 models with 96 training images; it ranks them alike "
+    assert one == ("LogME: rank correlation **1.00** over 5 models fine-tuned on 96 images; it ranks them alike "
                    "(chance alone gives as much in 2% of orders).")
     assert about_agreement(agreement(5, [0, 2], [0, 2])) == one + " Seeds 0, 2 are pooled."
     assert about_agreement(agreement(5, [0], [1])) == one + " Fine-tuned with seeds 0, scored with seeds 1."
@@ -38,8 +42,10 @@ def test_seeds_behind_an_agreement_are_told_where_there_are_several() -> None:
 
 
 def test_four_models_are_too_few() -> None:
-    assert too_few_models([agreement(4, [0], [0])]) and not too_few_models([agreement(5, [0], [0])])
-    assert "4 models were both scored and fine-tuned; at least 5 are needed" in about_agreement(agreement(4, [0], [0]))
+    four, five = agreement(4, [0], [0]), agreement(5, [0], [0])
+    assert too_few_models({"all": [four]}) and not too_few_models({"all": [four], "head": [five]})
+    assert "4 models were both scored and fine-tuned; at least 5 are needed" in about_agreement(four)
+    assert "both scored and fine-tuned (head only); at least" in about_agreement(four._replace(layers="head"))
 
 
 def test_labels_of_neighbours_go_to_different_sides() -> None:
@@ -48,3 +54,18 @@ def test_labels_of_neighbours_go_to_different_sides() -> None:
     assert dict(zip(frame["label"], frame["side"], strict=True)) == {
         "m0": "above", "m1, m4": "above", "m2": "below", "m3": "above", "": "below"}
     assert len(scatter(frame, "LogME").to_dict()["layer"]) == 3
+
+
+def test_what_is_in_the_time_of_a_search_is_said() -> None:
+    measured = Basis(9.0, 0.5, 40, 3, {"linear": 0.25, "knn": 0.01})
+    assert about_basis(measured, "linear") == "Measured with 40 images: extraction 500 ms, linear head 250 ms."
+    assert about_basis(measured, "") == "Measured with 40 images: extraction 500 ms, without a score."
+    assert "grow with the square" in about_basis(measured, "knn")
+    assert "this pair has extraction alone" in about_basis(Basis(91.0, 3.9, 4000, 10), "")
+    assert "Both times hold the start of the loader's workers (of the extraction 200 ms until the first batch)" in (
+        about_basis(measured._replace(first_batch_s=0.2), "linear"))
+
+
+def test_a_slider_stops_at_round_numbers() -> None:
+    assert round_numbers(0.5, 20) == [0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20]
+    assert len(round_numbers(1, 100_000)) == 46
