@@ -153,8 +153,9 @@ def first_runs(steps: Iterable[tuple[int, int, int]], most: int) -> Iterator[tup
 
 
 def measure_peak(plan: Plan, executor: Executor, device: str) -> int:
-    """What the allocator gave out for activations in the plan's longest chunk, gone through once more untimed."""
-    first = plan.passes[0]
-    longest = max(range(len(first.chunks)), key=lambda number: len(first.chunks[number]))
-    return peak_bytes_of(lambda: executor.execute_untimed(plan, first.in_chunk(longest), first.chunks[longest]),
-                         device)
+    """What the allocator gave out for activations in the plan's hungriest pass on its longest chunk, gone through once
+    more untimed."""
+    hungriest = plan.hungriest_pass()
+    longest = max(range(len(hungriest.chunks)), key=lambda number: len(hungriest.chunks[number]))
+    return peak_bytes_of(
+        lambda: executor.execute_untimed(plan, hungriest.in_chunk(longest), hungriest.chunks[longest]), device)

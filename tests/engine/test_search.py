@@ -23,7 +23,7 @@ from engine.search_checkpoint import Checkpoint
 from engine.search_costs import measure_costs
 from engine.search_executor import Executor, Scored, Untimed
 from engine.search_items import draw_patterns
-from engine.search_network import build_modules, synthetic_network
+from engine.search_network import build_blocks, build_modules, synthetic_network
 from engine.search_plan import STRATEGIES, Strategy, better_half, lower_bound, plan_rounds
 from engine.search_tree import BlockCost, Snapshot
 from engine.snapshot_stores import import_model
@@ -198,6 +198,22 @@ def test_the_measured_peak_is_the_predicted_one(nine: Bench) -> None:
     with torch.inference_mode():
         measured = measure_peak(plan, executor, "cpu")
     assert measured <= plan.peak_bytes <= 1.15 * measured + max(cost.fixed_bytes for cost in nine.costs.values())
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "halving"])
+def test_the_peak_is_that_of_the_hungriest_model(tmp_path: Path, strategy: Strategy) -> None:
+    """The first model of the store is a small one; the peak that is measured is the large one's."""
+    store = SnapshotStore(tmp_path / "store")
+    for name, channels in (("a_small", 2), ("b_large", 32), ("c_small", 2)):
+        network = synthetic_network(blocks=4, channels=channels, image_size=8, features=5)
+        store.add(name, network, [(block.kind, block.module.state_dict()) for block in build_blocks(network)])
+    bench = make_bench(store, 64, 8)
+    found, executor = bench.search(strategy)
+    plan = found.rounds[0].plan
+    assert plan
+    with torch.inference_mode():
+        measured = measure_peak(plan, executor, "cpu")
+    assert measured <= plan.peak_bytes <= 1.15 * measured + max(cost.fixed_bytes for cost in bench.costs.values())
 
 
 class CountingTimer(Untimed):
