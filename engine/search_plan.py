@@ -83,8 +83,8 @@ class Plan:
         return sum(p.count(Kind.LOAD) for p in self.passes)
 
     def hungriest_pass(self) -> Pass:
-        """The one with the highest peak. Of several each is a model by itself, which keeps nothing: its peak is what its
-        hungriest block needs."""
+        """The one with the highest peak. Of several each is a model by itself, which keeps nothing: its peak is what
+        its hungriest block needs."""
         needs = _bare_needs(self.tree) * self.chunk_items + self.tree.per_node("fixed_bytes")
         return max(self.passes, key=lambda p: int(needs[p.steps.at[p.steps.kind == Kind.RUN]].max()))
 
