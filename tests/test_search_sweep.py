@@ -16,7 +16,7 @@ from driven_lab import Lab
 
 from engine.experiments.search import FEATURES
 from engine.home import SweepFolder
-from engine.launch import launch
+from engine.launch import launch, wait_until_ended
 from engine.params import InputError
 from engine.search_network import torchvision_network
 from engine.search_plan import STRATEGIES
@@ -116,6 +116,16 @@ def test_an_imported_store_is_listed_searched_verified_and_cleaned(lab: Lab) -> 
     listed = lab.json("snapshots", "list", "mine")
     assert [(snapshot["name"], snapshot["blocks"]) for snapshot in listed["snapshots"]] == [("one", 19)]
     assert listed["distinct_blocks"] == 19
+    mine = SnapshotStore(lab.home.root / "snapshots" / "mine")
+    next(iter((mine.folder / "blocks").iterdir())).unlink()
+    (problem,) = lab.json("snapshots", "verify", "mine", expect=1)["problems"]
+    assert "it is missing in" in problem
+    lab.json("snapshots", "remove", "mine", "one")
+    with pytest.raises(InputError, match=r"^snapshots=mine: this store has no snapshots; import one with "):
+        launch(lab.home, make_spec({"experiment": "search", "grid": {"snapshots": ["mine"]}}))
+    assert lab.json("snapshots", "list", "mine")["snapshots"] == []
+    assert lab.json("snapshots", "clean", "mine")["freed_bytes"] > 1_000_000
+    assert list((mine.folder / "blocks").iterdir()) == []
     code, _, err = lab.call("snapshots", "verify", "other")
     assert (code, err) == (2, "error: store other: there is no such store (there are mine); import a snapshot to make "
                               "it\n")
@@ -140,7 +150,7 @@ def kill_and_resume(lab: Lab, folder: SweepFolder, far_enough: Callable[[], bool
     (run,) = read_state(folder).runs.values()
     assert run.pid
     os.kill(run.pid, signal.SIGKILL)
-    wait_for(lambda: not read_state(folder).open, "the sweep has ended")
+    assert wait_until_ended(folder, 120)
     (features,) = folder.runs.glob("*.files/finished_features")
     kept = features.read_bytes()
     assert lab.json("resume", folder.sweep_id, "--wait")["runs"] == {"ok": 1}

@@ -111,9 +111,10 @@ def _check_store(name: str, cells: list[Params], cache: Path) -> None:
     """An imported store is there, takes items of this size and has few enough models for the rounds."""
     models = SnapshotStore(stores_folder(cache) / name).models()
     if not models:
-        there = ", ".join([*DISTRIBUTIONS, *list_stores(cache)])
-        raise InputError(f"snapshots={name}: there is no such store (there are {there}); import one with "
-                         "`python lab.py snapshots import`")
+        there = list_stores(cache)
+        why = "this store has no snapshots" if name in there else (
+            f"there is no such store (there are {', '.join([*DISTRIBUTIONS, *there])})")
+        raise InputError(f"snapshots={name}: {why}; import one with `python lab.py snapshots import`")
     for cell in cells:
         plan_rounds(len(models), cell.items, cell.strategy)
     networks: dict[str, StoredModel] = {}
