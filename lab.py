@@ -28,7 +28,7 @@ from engine.bundles import import_bundle, save_bundle
 from engine.data import DataError, fetch_imagenette
 from engine.doctor import examine
 from engine.erasing import erase
-from engine.home import PROJECT, Home, lab_home
+from engine.home import PROJECT, Home, lab_home, whole_paths
 from engine.importing import import_file
 from engine.interrupted import close_interrupted
 from engine.journal import JournalDamage
@@ -230,11 +230,13 @@ def snapshots(action: str, store: str, name: str, model: str, image_size: int, s
              "state": str(state.absolute()) if state else None}
     # Weights need torch, which this process never loads.
     found = subprocess.run([sys.executable, "-m", "engine.snapshot_stores"], cwd=PROJECT, capture_output=True,
-                           text=True, input=json.dumps(asked))
+                           text=True, input=json.dumps(asked), env={**os.environ, **whole_paths()})
     if found.returncode:
         raise InputError((found.stderr.strip().splitlines() or ["the snapshots cannot be read"])[-1])
     answer = json.loads(found.stdout)
     print_json(answer) if as_json else click.echo("\n".join(answer["lines"]))
+    if answer.get("problems"):
+        sys.exit(1)
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from engine.home import PROJECT
+from engine.home import PROJECT, whole_paths
 from hand import step_back
 
 
@@ -14,6 +14,7 @@ def serve(port: int) -> None:
 
     Watching must not slow the run: the server gives way, by priority, to what is measured.
     """
+    os.environ.update(whole_paths())
     os.chdir(PROJECT)  # where .streamlit/config.toml is
     step_back()
     from streamlit.web import cli

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scipy.optimize import nnls
 
-from analysis.search_scaling import Work
+from analysis.search_scaling import Work, search_rounds
 from analysis.strategies import UNACCOUNTED, StrategyTimes
 
 
@@ -33,8 +33,21 @@ class Prices(NamedTuple):
                 + self.head_item_s * work.scored_items)
 
 
-def find_prices(cells: Mapping[str, StrategyTimes], works: Mapping[str, Work]) -> dict[str, Prices]:
-    """By strategy; `works` is what each did when it was measured. Without block costs there are no prices."""
+def measured_work(cell: StrategyTimes, chunk: int) -> Work:
+    """What a strategy did when it was measured, as its runs recorded it; `chunk` is for runs that did not tell theirs.
+    The work of a store that is made up would be that of other models."""
+    rounds = search_rounds(cell.strategy, cell.models, cell.items)
+    chunks = [(left, -(-(until - since) // (cell.chunk_items or chunk))) for left, since, until in rounds]
+    blocks = cell.block_items / sum(left * (until - since) for left, since, until in rounds)
+    # Shared prefixes load a block whenever they run it; a model by itself keeps its blocks over all chunks.
+    calls = cell.loads if cell.strategy.startswith("shared") else blocks * sum(left * number for left, number in chunks)
+    return Work(cell.block_items, calls, cell.loads, sum(left for left, _, _ in rounds),
+                sum(left * until for left, _, until in rounds))
+
+
+def find_prices(cells: Mapping[str, StrategyTimes], chunk: int) -> dict[str, Prices]:
+    """By strategy, from what each did when it was measured. Without block costs there are no prices."""
+    works = {name: measured_work(cell, chunk) for name, cell in cells.items()}
     heads = [[works[name].scores, works[name].scored_items] for name in cells]
     spent = [cell.phases_s.get("score", 0.0) for cell in cells.values()]
     head_s, head_item_s = (float(value) for value in nnls(heads, spent)[0]) if heads else (0.0, 0.0)

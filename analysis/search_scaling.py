@@ -59,10 +59,13 @@ def halving_rounds(models: int, items: int) -> list[tuple[int, int, int]]:
             for index, (since, end) in enumerate(zip([0, *until], until, strict=False))]
 
 
+def search_rounds(strategy: str, models: int, items: int) -> list[tuple[int, int, int]]:
+    return halving_rounds(models, items) if strategy.endswith("halving") else [(models, 0, items)]
+
+
 def count_work(strategy: str, store: Store, models: int, items: int, chunk: int) -> Work:
     """What a strategy does; `chunk` items go through at once."""
-    halving, shared = strategy.endswith("halving"), strategy.startswith("shared")
-    rounds = halving_rounds(models, items) if halving else [(models, 0, items)]
+    shared, rounds = strategy.startswith("shared"), search_rounds(strategy, models, items)
     prefixes = _prefixes(store, models, tuple(left for left, _, _ in rounds)) if shared else tuple(
         left * store.blocks for left, _, _ in rounds)
     pairs = calls = loads = scores = scored_items = 0.0

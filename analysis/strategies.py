@@ -37,6 +37,10 @@ class SearchRun(NamedTuple):
     resumed: bool = False
     """Part of its work was done by an earlier attempt: its time is not that of a search."""
     run_id: str = ""
+    chunk_items: int | None = None
+    """The most items that were under way at once."""
+    priced_s: float | None = None
+    """Inference as the plan was priced with block costs, before it was executed."""
 
 
 class StrategyTimes(NamedTuple):
@@ -70,6 +74,10 @@ class StrategyTimes(NamedTuple):
     less_work: float | None
     """Exhaustive's block-item pairs over this one's."""
     run_ids: tuple[str, ...] = ()
+    chunk_items: float | None = None
+    """Median over runs."""
+    priced_s: float | None = None
+    """Mean over runs, to be held against the phase `inference`; None where a run does not tell."""
 
 
 def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
@@ -90,17 +98,40 @@ def compare_strategies(runs: Iterable[SearchRun]) -> list[StrategyTimes]:
         left = fmean(run.seconds for run in members) - sum(phases.values())
         if left > 0:
             phases[UNACCOUNTED] = left
-        bounds = [run.bound_block_items for run in members if run.bound_block_items is not None]
         found.append(StrategyTimes(
             snapshots, setting, strategy, estimate([run.seconds for run in members]), phases, max(-left, 0.0),
-            fmean(run.block_items for run in members), fmean(bounds) if len(bounds) == len(members) else None,
+            fmean(run.block_items for run in members), _mean_of_all(run.bound_block_items for run in members),
             fmean(run.loads for run in members), _highest(run.activation_peak_bytes for run in members),
             _highest(run.predicted_peak_bytes for run in members), _highest(run.kept_peak_bytes for run in members),
             members[0].models, members[0].items, _median(run.block_item_s for run in members),
             _median(run.block_call_s for run in members), len(members), sum(bool(run.noisy) for run in members),
-            faster, less, tuple(run.run_id for run in members if run.run_id)))
+            faster, less, tuple(run.run_id for run in members if run.run_id),
+            _median(run.chunk_items for run in members), _mean_of_all(run.priced_s for run in members)))
     return sorted(found, key=lambda cell: (cell.setting, _place(cell.snapshots, STORES), cell.snapshots,
                                            _place(cell.strategy, ORDER)))
+
+
+class Winner(NamedTuple):
+    """The best model of a search."""
+
+    model: str
+    exhaustive_rank: int | None
+    """From 1, equal scores alike; None where exhaustive search did not rank it."""
+
+
+def find_winners(rankings: Mapping[str, Mapping[str, float]]) -> dict[str, Winner]:
+    """By strategy. `rankings` are scores by model, best first, of searches over the same models and items."""
+    scores = rankings.get(BASELINE, {})
+    ranks = {model: 1 + sum(other > score for other in scores.values()) for model, score in scores.items()}
+    best = {strategy: next(iter(ranking)) for strategy, ranking in rankings.items() if ranking}
+    return {strategy: Winner(model, ranks.get(model)) for strategy, model in best.items()}
+
+
+def _mean_of_all(values: Iterable[float | None]) -> float | None:
+    """None where one is not known: the mean of the others is not that of all."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return fmean(known) if known and len(known) == len(listed) else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:

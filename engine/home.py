@@ -99,5 +99,16 @@ class SweepFolder:
         return self.runs / f"{run_id}.{attempt}.log"
 
 
+def whole_paths() -> dict[str, str]:
+    """The variables that name paths, with whole ones: for a process that works in another folder."""
+    found = {"PHASELAB_HOME": str(lab_home().root)}
+    for name in ("PHASELAB_EXPERIMENTS", "PHASELAB_MACHINE_LOCK"):
+        if path := os.environ.get(name):
+            found[name] = os.path.abspath(path)
+    if folders := os.environ.get("PHASELAB_DATA"):
+        found["PHASELAB_DATA"] = os.pathsep.join(os.path.abspath(part) for part in folders.split(os.pathsep) if part)
+    return found
+
+
 def lab_home() -> Home:
     return Home(Path(os.environ.get("PHASELAB_HOME") or PROJECT / "lab_data").expanduser().absolute())

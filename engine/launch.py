@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.home import PROJECT, Home, SweepFolder
+from engine.home import PROJECT, Home, SweepFolder, whole_paths
 from engine.interrupted import close_if_dead, next_session
 from engine.journal import Session, read_blocks
 from engine.params import InputError, suggestion
@@ -122,10 +122,7 @@ def _start(home: Home, folder: SweepFolder, action: str, spec: dict[str, Any], r
     session = _claim_session(folder, {"action": action, "spec": spec, "retry_failed": retry_failed})
     # Started by -c and not -m: multiprocessing would import a -m main module again in every run.
     code = "import sys; from engine.sweep import main; main(sys.argv[1], sys.argv[2], int(sys.argv[3]))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *_python_path()])}
-    for name in ("PHASELAB_EXPERIMENTS", "PHASELAB_MACHINE_LOCK"):
-        if name in environment:  # the sweep process has another working folder
-            environment[name] = os.path.abspath(environment[name])
+    environment = {**os.environ, **whole_paths(), "PYTHONPATH": os.pathsep.join([str(PROJECT), *_python_path()])}
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", code, str(home.root), folder.sweep_id, str(session)], stdin=subprocess.DEVNULL,

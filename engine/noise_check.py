@@ -22,7 +22,7 @@ import psutil
 
 from engine import queue
 from engine.files import write_atomically
-from engine.home import PROJECT, Home
+from engine.home import PROJECT, Home, whole_paths
 from engine.machine import cpu_allowance
 from engine.moment import utc_now
 from engine.nvml import Gpus
@@ -87,11 +87,8 @@ def run_check(home: Home, seconds: float = CHECK_S,
         raise InputError(f"seconds={seconds}: must be more than 0 and at most {LONGEST_S:g}")
     refuse_while_measuring(home)
     home.root.mkdir(parents=True, exist_ok=True)
-    environment = dict(os.environ)
-    if lock := environment.get("PHASELAB_MACHINE_LOCK"):
-        environment["PHASELAB_MACHINE_LOCK"] = os.path.abspath(lock)  # the check's process has another working folder
     process = subprocess.Popen([sys.executable, "-m", "engine.noise_check", str(home.root), repr(seconds)],
-                               cwd=PROJECT, env=environment, text=True, stdin=subprocess.DEVNULL,
+                               cwd=PROJECT, env={**os.environ, **whole_paths()}, text=True, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     began = perf_counter()
     try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine import queue
 from engine.files import locked, write_atomically
-from engine.home import PROJECT, Home
+from engine.home import PROJECT, Home, whole_paths
 from engine.params import InputError
 
 ANSWER_LIMIT_S = 120.0
@@ -104,9 +104,7 @@ class Predictor:
         return answer
 
     def _start(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        if lock := environment.get("PHASELAB_MACHINE_LOCK"):
-            environment["PHASELAB_MACHINE_LOCK"] = os.path.abspath(lock)  # its working folder is another
+        environment = {**os.environ, **whole_paths(), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen([sys.executable, "-m", "engine.predictions"], cwd=PROJECT, env=environment, text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 

@@ -12,7 +12,18 @@ from typing import NamedTuple
 from engine.search_checkpoint import Checkpoint
 from engine.search_costs import peak_bytes_of
 from engine.search_executor import Counts, Executor, Scored, Timer
-from engine.search_plan import SCORE_EVERY, Plan, Round, Strategy, better_half, lower_bound, plan_round, plan_rounds
+from engine.search_plan import (
+    SCORE_EVERY,
+    Plan,
+    Price,
+    Round,
+    Strategy,
+    better_half,
+    lower_bound,
+    plan_round,
+    plan_rounds,
+    price,
+)
 from engine.search_steps import Kind
 from engine.search_tree import BlockCost, Snapshot
 
@@ -33,8 +44,9 @@ class RoundDone:
 
     round: Round
     bound_block_items: int
-    plan: Plan | None
-    """None when an earlier attempt had all scores."""
+    plan: Plan | None = None
+    """None when an earlier attempt had all scores; so is its price."""
+    price: Price | None = None
 
 
 @dataclass
@@ -44,6 +56,8 @@ class Found:
     predicted: Counts = field(default_factory=Counts)
     resumed_models: int = 0
     """Scores that an earlier attempt had finished."""
+    resumed_items: int = 0
+    """Items of which an earlier attempt had kept the features of all models that were left."""
 
 
 class Budget(NamedTuple):
@@ -53,29 +67,30 @@ class Budget(NamedTuple):
 
 def search(snapshots: Sequence[Snapshot], executor: Executor, costs: Mapping[str, BlockCost], item_bytes: int,
            items: int, strategy: Strategy, budget: Budget, clock: Timer,
-           checkpoint: Checkpoint | None = None) -> Found:
-    """Best first. Models that left earlier rank behind those that stayed, by the score of their last round."""
+           checkpoint: Checkpoint | None = None, planned: Callable[[RoundDone], None] = lambda done: None) -> Found:
+    """Best first. Models that left earlier rank behind those that stayed, by the score of their last round. `planned`
+    is told each round with its plan and price before it is executed."""
     found, ranks = Found(), {}
     rounds = plan_rounds(len(snapshots), items, strategy)
     shares = _Shares(items, sum(r.models * (r.until - r.since) for r in rounds))
     left = {snapshot.name: snapshot for snapshot in snapshots}
-    seen = 0
     for number, this in enumerate(rounds, 1):
-        scores, missing = _already(left.values(), this.until, checkpoint)
-        if missing and len(rounds) > 1:
-            # A round is finished as a whole: who goes on needs its features, and those were not kept.
-            scores, missing = {}, list(left.values())
+        scores, missing = _already(left.values(), this.until, checkpoint, goes_on=number < len(rounds))
         found.resumed_models += len(scores)
-        done = RoundDone(this, lower_bound(list(left.values()), this.until - this.since), None)
+        done = RoundDone(this, lower_bound(list(left.values()), this.until - this.since))
         if missing:
-            # After a resume the features of earlier rounds are gone: those who are left see all items again.
-            fresh = range(seen, this.until)
+            since = this.since
+            if checkpoint and not executor.features:
+                since = found.resumed_items = _take_up(left.values(), missing, this.until, executor, checkpoint)
             with clock.phase("plan"):
-                done.plan = plan_round(missing, fresh, strategy, costs, item_bytes, budget.bytes, budget.batch_items,
-                                       None if len(rounds) > 1 else SCORE_EVERY)
+                done.plan = plan_round(missing, range(since, this.until), strategy, costs, item_bytes, budget.bytes,
+                                       budget.batch_items, None if len(rounds) > 1 else SCORE_EVERY)
+                done.price = price(done.plan)
+            planned(done)
             found.predicted = _add(found.predicted, done.plan)
-            scores |= executor.execute(done.plan, clock, shares.take, _remember(left, this.until, checkpoint))
-            seen = this.until
+            # Model by model to the last item, scores are all there is to resume from.
+            keep = _keep(left, items, executor, checkpoint if strategy != "exhaustive" else None)
+            scores |= executor.execute(done.plan, clock, shares.take, keep, _remember(left, this.until, checkpoint))
         found.rounds.append(done)
         ranks.update({name: Ranked(name, *scored, number, this.until) for name, scored in scores.items()})
         stay = better_half({name: scored.score for name, scored in scores.items()})
@@ -84,16 +99,39 @@ def search(snapshots: Sequence[Snapshot], executor: Executor, costs: Mapping[str
     return found
 
 
-def _already(snapshots: Iterable[Snapshot], until: int,
-             checkpoint: Checkpoint | None) -> tuple[dict[str, Scored], list[Snapshot]]:
+def _already(snapshots: Iterable[Snapshot], until: int, checkpoint: Checkpoint | None,
+             goes_on: bool) -> tuple[dict[str, Scored], list[Snapshot]]:
+    """Scores that an earlier attempt finished, and the models that have none. Who may go on needs its features, too."""
     known: dict[str, Scored] = {}
     missing = []
     for snapshot in snapshots:
-        if checkpoint and (scored := checkpoint.find(snapshot.blocks, until)):
+        if (checkpoint and (scored := checkpoint.find(snapshot.blocks, until))
+                and (not goes_on or checkpoint.kept_items(snapshot.blocks) >= until)):
             known[snapshot.name] = scored
         else:
             missing.append(snapshot)
     return known, missing
+
+
+def _take_up(left: Iterable[Snapshot], missing: Iterable[Snapshot], until: int, executor: Executor,
+             checkpoint: Checkpoint) -> int:
+    """Give the executor what an earlier attempt kept; returns the item from which on those that are missing go on."""
+    for snapshot in left:
+        for items, features in checkpoint.features(snapshot.blocks):
+            executor.collect(snapshot.name, features, items)
+    # At least one item is left to run: the score comes behind a chunk.
+    return min(until - 1, *(checkpoint.kept_items(snapshot.blocks) for snapshot in missing))
+
+
+def _keep(left: Mapping[str, Snapshot], items: int, executor: Executor,
+          checkpoint: Checkpoint | None) -> Callable[[list[str], range], None]:
+    def keep(names: list[str], chunk: range) -> None:
+        # Behind the last chunk of all comes the score, and nobody needs the features any more.
+        if checkpoint and chunk.stop < items:
+            for name in names:
+                checkpoint.keep(left[name].blocks, chunk, executor.features[name][chunk.start : chunk.stop])
+
+    return keep
 
 
 def _remember(left: Mapping[str, Snapshot], until: int,
@@ -153,8 +191,9 @@ def first_runs(steps: Iterable[tuple[int, int, int]], most: int) -> Iterator[tup
 
 
 def measure_peak(plan: Plan, executor: Executor, device: str) -> int:
-    """What the allocator gave out for activations in the plan's longest chunk, gone through once more untimed."""
-    first = plan.passes[0]
-    longest = max(range(len(first.chunks)), key=lambda number: len(first.chunks[number]))
-    return peak_bytes_of(lambda: executor.execute_untimed(plan, first.in_chunk(longest), first.chunks[longest]),
-                         device)
+    """What the allocator gave out for activations in the plan's hungriest pass on its longest chunk, gone through once
+    more untimed."""
+    hungriest = plan.hungriest_pass()
+    longest = max(range(len(hungriest.chunks)), key=lambda number: len(hungriest.chunks[number]))
+    return peak_bytes_of(
+        lambda: executor.execute_untimed(plan, hungriest.in_chunk(longest), hungriest.chunks[longest]), device)

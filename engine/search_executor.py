@@ -82,16 +82,19 @@ class Executor:
         self.counts = Counts()
 
     def execute(self, plan: Plan, clock: Timer, share: Callable[[int], int],
+                collected: Callable[[list[str], range], None],
                 finished: Callable[[dict[str, Scored]], None]) -> dict[str, Scored]:
-        """All steps of all passes. `share` turns finished model-item pairs into items of a batch; `finished` is told
-        every score as soon as it is known."""
+        """All steps of all passes. `share` turns finished model-item pairs into items of a batch; `collected` is told
+        which models have their features of a chunk, before their score; `finished` every score as soon as it is
+        known."""
         found: dict[str, Scored] = {}
         with ThreadPoolExecutor(1, "weights") as pool:
             weights = Prefetcher(self._store, plan, self._device, pool)
             for pass_ in plan.passes:
                 held: dict[int, dict[str, torch.Tensor]] = {}
                 for number, items in enumerate(pass_.chunks):
-                    found |= self._go(plan.tree, pass_.in_chunk(number), items, weights, held, clock, share, finished)
+                    found |= self._go(plan.tree, pass_.in_chunk(number), items, weights, held, clock, share, collected,
+                                      finished)
                 assert not held, "a pass drops what it loads"
         return found
 
@@ -99,11 +102,13 @@ class Executor:
         """One chunk without loading, collecting or scoring: for looking at the memory of activations alone."""
         only = (step for step in steps if step[0] in (Kind.TAKE, Kind.RUN, Kind.RERUN, Kind.KEEP, Kind.RELEASE))
         before, self.counts = self.counts, Counts()
-        self._go(plan.tree, only, items, None, {}, Untimed(), lambda pairs: 0, lambda scored: None)
+        self._go(plan.tree, only, items, None, {}, Untimed(), lambda pairs: 0, lambda names, chunk: None,
+                 lambda scored: None)
         self.counts = before
 
     def _go(self, tree: PrefixTree, steps: Iterator[tuple[int, int, int]], items: range, weights: Prefetcher | None,
             held: dict[int, dict[str, torch.Tensor]], clock: Timer, share: Callable[[int], int],
+            collected: Callable[[list[str], range], None],
             finished: Callable[[dict[str, Scored]], None]) -> dict[str, Scored]:
         live: dict[int, torch.Tensor] = {}
         waiting: list[str] = []
@@ -140,15 +145,19 @@ class Executor:
                     live[ITEMS] = self._items[items.start : items.stop].to(self._device)
             elif kind == Kind.COLLECT:
                 with score:
-                    self._collect(tree.names[other], live[at], items)
+                    self.collect(tree.names[other], live[at], items)
                 waiting.append(tree.names[other])
                 pairs += len(items)
             elif kind == Kind.SCORE:
                 with score:
+                    collected(waiting, items)
                     scored = self._score(waiting, items.stop)
                 finished(scored)
                 found |= scored
                 waiting = []
+        if waiting:
+            with score:
+                collected(waiting, items)
         if pairs:
             clock.end_batch(share(pairs))
         assert not live, "a chunk releases what it made"
@@ -160,8 +169,9 @@ class Executor:
         for name, place in self._places[code]:
             place.data = tensors[name]
 
-    def _collect(self, name: str, activation: torch.Tensor, items: range) -> None:
-        flat = activation.flatten(1)
+    def collect(self, name: str, activation: torch.Tensor, items: range) -> None:
+        """A model's features of these items, put aside for scoring."""
+        flat = activation.flatten(1).to(self._device)
         if name not in self.features:
             self.features[name] = flat.new_empty((len(self._items), flat.shape[1]))
         self.features[name][items.start : items.stop] = flat

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.params import InputError
 from engine.search_steps import Kind, Pass, Step, lone_steps, peak_of, repeating_steps, shared_steps, spell_out
-from engine.search_tree import ITEMS, BlockCost, PrefixTree, Snapshot, grow_tree, walk_depth_first
+from engine.search_tree import ITEMS, BlockCost, Column, PrefixTree, Snapshot, grow_tree, walk_depth_first
 
 Strategy = Literal["exhaustive", "halving", "shared_prefix", "shared_prefix_halving"]
 STRATEGIES: tuple[Strategy, ...] = ("exhaustive", "halving", "shared_prefix", "shared_prefix_halving")
@@ -82,6 +82,12 @@ class Plan:
     def loads(self) -> int:
         return sum(p.count(Kind.LOAD) for p in self.passes)
 
+    def hungriest_pass(self) -> Pass:
+        """The one with the highest peak. Of several each is a model by itself, which keeps nothing: its peak is what
+        its hungriest block needs."""
+        needs = _bare_needs(self.tree) * self.chunk_items + self.tree.per_node("fixed_bytes")
+        return max(self.passes, key=lambda p: int(needs[p.steps.at[p.steps.kind == Kind.RUN]].max()))
+
     def load_order(self) -> Iterator[int]:
         """The blocks in the order in which they will be asked for: what to fetch ahead."""
         for pass_ in self.passes:
@@ -121,11 +127,16 @@ def plan_round(snapshots: Sequence[Snapshot], items: range, strategy: Strategy, 
                 peak.kept_bytes * longest)
 
 
-def _bare_peak(tree: PrefixTree) -> int:
-    """Bytes per item with nothing kept: input, output and workspace of the hungriest block."""
-    out = tree.per_node("out_bytes")
+def _bare_needs(tree: PrefixTree) -> Column:
+    """Bytes per item of each node with nothing kept: input, output and workspace of its block."""
+    out = tree.per_node("out_bytes").astype(np.int64)
     before = np.where(tree.parent == ITEMS, tree.item_bytes, out[tree.parent])
-    return int((before + out + tree.per_node("work_bytes")).max())
+    needs: Column = before + out + tree.per_node("work_bytes")
+    return needs
+
+
+def _bare_peak(tree: PrefixTree) -> int:
+    return int(_bare_needs(tree).max())
 
 
 def _fixed(tree: PrefixTree) -> int:

@@ -139,15 +139,19 @@ def shared_steps(tree: PrefixTree, nodes: Column, score_every: int) -> Columns:
 
 
 def lone_steps(tree: PrefixTree, model: int) -> Columns:
-    """One model by itself: its weights are loaded once, all chunks go through, then it is scored."""
+    """One model by itself: all chunks go through, then it is scored. Its weights are loaded once, each block's where it
+    first runs: asked for all at once, most would be waited for."""
     path = tree.path(int(tree.ends[model]))
-    blocks = dict.fromkeys(int(tree.block[node]) for node in path)
-    rows: list[tuple[Kind, When, int, int]] = [(Kind.LOAD, When.FIRST, block, -1) for block in blocks]
-    rows.append(TAKE_ITEMS)
+    rows: list[tuple[Kind, When, int, int]] = [TAKE_ITEMS]
+    blocks: set[int] = set()
     for source, node in zip([ITEMS, *path], path, strict=False):
+        block = int(tree.block[node])
+        if block not in blocks:
+            blocks.add(block)
+            rows.append((Kind.LOAD, When.FIRST, block, -1))
         rows += [(Kind.RUN, When.EVERY, node, source), (Kind.RELEASE, When.EVERY, source, -1)]
     rows += [(Kind.COLLECT, When.EVERY, path[-1], model), (Kind.RELEASE, When.EVERY, path[-1], -1)]
-    rows += [(Kind.DROP, When.LAST, block, -1) for block in blocks]
+    rows += [(Kind.DROP, When.LAST, block, -1) for block in sorted(blocks)]
     return _columns([*rows, (Kind.SCORE, When.LAST, 0, -1)])
 
 

@@ -74,7 +74,7 @@ def answer(asked: dict[str, Any], cache: Path) -> dict[str, Any]:
                             Path(asked["state"]) if asked["state"] else None, asked["seed"])
         return {"snapshot": made.name, "blocks": [block.hash for block in made.blocks],
                 "lines": [f"{made.name}: {len(made.blocks)} blocks of {asked['model']}"]}
-    if not store.names():
+    if asked["store"] not in list_stores(cache):
         raise InputError(f"store {asked['store']}: there is no such store (there are "
                          f"{', '.join(list_stores(cache)) or 'none'}); import a snapshot to make it")
     if asked["action"] == "verify":
@@ -90,7 +90,8 @@ def answer(asked: dict[str, Any], cache: Path) -> dict[str, Any]:
     return {"snapshots": [{"name": model.name, "network": model.network, "blocks": len(model.blocks)}
                           for model in models],
             "distinct_blocks": len({block.hash for model in models for block in model.blocks}),
-            "lines": [f"{model.name:<32} {len(model.blocks):>4} blocks" for model in models]}
+            "lines": [f"{model.name:<32} {len(model.blocks):>4} blocks" for model in models]
+            or ["no snapshots; `clean` deletes the blocks that are left"]}
 
 
 def main() -> None:

@@ -15,18 +15,24 @@ APART = ("strategy", "snapshots", "seed", "profile")
 """What may differ between runs that are compared; the seed only draws another store of the same kind, and a profile
 comes after what is measured."""
 METRICS = ("end_to_end_s", "block_items", "bound_block_items", "block_loads", "resumed_models", "activation_peak_bytes",
-           "predicted_peak_bytes", "kept_peak_bytes", "block_item_s", "block_call_s")
+           "predicted_peak_bytes", "kept_peak_bytes", "block_item_s", "block_call_s", "priced_inference_s",
+           "resumed_items")
 
 
-def strategy_sweeps(connection: duckdb.DuckDBPyConnection, limit: int = 200) -> list[Answer]:
-    """Sweeps that measured searches, newest first, with their ok runs counted."""
+def strategy_sweeps(connection: duckdb.DuckDBPyConnection, also: Sequence[str] = (), limit: int = 200) -> list[Answer]:
+    """Sweeps that measured searches and that nobody put away, newest first, with their ok runs counted; those in `also`
+    are there whatever their age."""
     return ask(connection, f"""
         SELECT s.sweep_id, coalesce(nullif(s.name, ''), s.sweep_id) AS name, s.created_at, s.status,
                coalesce(r.ok, 0) AS ok
         FROM sweeps s LEFT JOIN (SELECT sweep_id, count(*) AS ok FROM runs WHERE status = 'ok' AND {KEPT}
                                  AND experiment = '{EXPERIMENT}' GROUP BY sweep_id) r USING (sweep_id)
-        WHERE s.experiment = '{EXPERIMENT}' AND s.sweep_id NOT IN (FROM deleted) AND s.sweep_id NOT IN (FROM archived)
-        ORDER BY s.created_at DESC, s.sweep_id DESC LIMIT {limit}""")
+        WHERE s.sweep_id IN (
+            SELECT sweep_id FROM sweeps WHERE experiment = '{EXPERIMENT}'
+            AND sweep_id NOT IN (SELECT target FROM deleted)
+            AND (sweep_id NOT IN (SELECT target FROM archived) OR sweep_id IN (SELECT unnest($also)))
+            ORDER BY sweep_id IN (SELECT unnest($also)) DESC, created_at DESC, sweep_id DESC LIMIT $limit)
+        ORDER BY s.created_at DESC, s.sweep_id DESC""", {"also": list(also), "limit": limit})
 
 
 def strategy_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -> list[Answer]:
@@ -70,4 +76,5 @@ def as_search_run(row: Answer, defaults: Answer) -> SearchRun:
         int(effective.get("models") or asked["models"]), int(asked["items"]),
         metrics.get("block_item_s"), metrics.get("block_call_s"), metrics.get("bound_block_items"),
         metrics.get("activation_peak_bytes"), metrics.get("predicted_peak_bytes"), metrics.get("kept_peak_bytes"),
-        row["noisy"], bool(metrics.get("resumed_models")), row.get("run_id", ""))
+        row["noisy"], bool(metrics.get("resumed_models") or metrics.get("resumed_items")), row.get("run_id", ""),
+        effective.get("chunk_items"), metrics.get("priced_inference_s"))

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from driven_lab import Lab
 
+from engine.experiments.search import FEATURES
 from engine.home import SweepFolder
-from engine.launch import launch
+from engine.launch import launch, wait_until_ended
 from engine.params import InputError
 from engine.search_network import torchvision_network
 from engine.search_plan import STRATEGIES
@@ -46,7 +47,11 @@ def test_strategies_are_runs_like_any_other(lab: Lab) -> None:
         assert {"plan", "load_state", "data_to_device", "inference", "score"} == set(run["phases"])
         assert run["metrics"]["activation_peak_bytes"] <= run["metrics"]["predicted_peak_bytes"]
         assert run["metrics"]["resumed_models"] == 0
-        assert run["metrics"]["priced_inference_s"] > 0
+        assert run["metrics"]["resumed_items"] == 0
+        told = [event["text"] for event in lab.json("show", run["run_id"])["events"]]
+        prices = [float(text.partition("priced at ")[2].partition(" s of")[0]) for text in told]
+        assert len(prices) == len(result_of(lab, run)["rounds"])
+        assert sum(prices) == pytest.approx(run["metrics"]["priced_inference_s"], abs=0.001 * len(prices))
     work = {name: run["metrics"]["block_items"] for name, run in runs.items()}
     assert work["exhaustive"] == runs["exhaustive"]["metrics"]["exhaustive_block_items"] == 6 * 8 * 100
     for name in ("shared_prefix", "shared_prefix_halving"):
@@ -111,6 +116,16 @@ def test_an_imported_store_is_listed_searched_verified_and_cleaned(lab: Lab) -> 
     listed = lab.json("snapshots", "list", "mine")
     assert [(snapshot["name"], snapshot["blocks"]) for snapshot in listed["snapshots"]] == [("one", 19)]
     assert listed["distinct_blocks"] == 19
+    mine = SnapshotStore(lab.home.root / "snapshots" / "mine")
+    next(iter((mine.folder / "blocks").iterdir())).unlink()
+    (problem,) = lab.json("snapshots", "verify", "mine", expect=1)["problems"]
+    assert "it is missing in" in problem
+    lab.json("snapshots", "remove", "mine", "one")
+    with pytest.raises(InputError, match=r"^snapshots=mine: this store has no snapshots; import one with "):
+        launch(lab.home, make_spec({"experiment": "search", "grid": {"snapshots": ["mine"]}}))
+    assert lab.json("snapshots", "list", "mine")["snapshots"] == []
+    assert lab.json("snapshots", "clean", "mine")["freed_bytes"] > 1_000_000
+    assert list((mine.folder / "blocks").iterdir()) == []
     code, _, err = lab.call("snapshots", "verify", "other")
     assert (code, err) == (2, "error: store other: there is no such store (there are mine); import a snapshot to make "
                               "it\n")
@@ -129,23 +144,51 @@ def finished_scores(folder: SweepFolder) -> int:
     return sum(len(file.read_text().split("\n")) - 2 for file in folder.runs.glob("*.files/finished_scores.txt"))
 
 
-def test_a_killed_search_does_not_compute_finished_models_again(lab: Lab, tmp_path: Path) -> None:
+def kill_and_resume(lab: Lab, folder: SweepFolder, far_enough: Callable[[], bool]) -> tuple[bytes, dict[str, Any]]:
+    """kill -9 as soon as it has come that far; the features that were on disk then, and the run after its resume."""
+    wait_for(far_enough, "the search has come far enough")
+    (run,) = read_state(folder).runs.values()
+    assert run.pid
+    os.kill(run.pid, signal.SIGKILL)
+    assert wait_until_ended(folder, 120)
+    (features,) = folder.runs.glob("*.files/finished_features")
+    kept = features.read_bytes()
+    assert lab.json("resume", folder.sweep_id, "--wait")["runs"] == {"ok": 1}
+    (resumed,) = lab.json("runs")["runs"]
+    assert resumed["attempt"] == 2
+    ranking = result_of(lab, resumed)["ranking"]
+    assert sorted(ranked["model"] for ranked in ranking) == [f"model_{number:02d}" for number in range(16)]
+    assert [ranked["score"] for ranked in ranking] == sorted((r["score"] for r in ranking), reverse=True)
+    assert {path.name for path in files_of(lab, resumed).iterdir()} == {"search.json", "plan.txt"}
+    return kept, resumed
+
+
+def test_a_killed_search_does_not_compute_finished_models_again(lab: Lab) -> None:
     models, blocks, items = 16, 16, 4000
     file = lab.sweep_file(experiment="search", grid={"strategy": ["exhaustive"]}, fixed={
         "models": models, "blocks": blocks, "channels": 16, "items": items, "threads": 1})
     folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
-    wait_for(lambda: finished_scores(folder) >= 2, "two models are scored")
-    (run,) = read_state(folder).runs.values()
-    assert run.pid
-    os.kill(run.pid, signal.SIGKILL)
-    wait_for(lambda: not read_state(folder).open, "the sweep has ended")
-    finished = finished_scores(folder)
+    _, resumed = kill_and_resume(lab, folder, lambda: finished_scores(folder) >= 2)
+    finished = int(resumed["metrics"]["resumed_models"])
     assert 2 <= finished < models, "killed in mid-search"
-    assert lab.json("resume", folder.sweep_id, "--wait")["runs"] == {"ok": 1}
-    (resumed,) = lab.json("runs")["runs"]
-    assert resumed["attempt"] == 2
-    assert resumed["metrics"]["resumed_models"] == finished
     assert resumed["metrics"]["block_items"] == (models - finished) * blocks * items
-    ranking = result_of(lab, resumed)["ranking"]
-    assert sorted(ranked["model"] for ranked in ranking) == [f"model_{number:02d}" for number in range(models)]
-    assert [ranked["score"] for ranked in ranking] == sorted((r["score"] for r in ranking), reverse=True)
+
+
+def test_a_killed_search_in_chunks_goes_on_with_the_next_chunk(lab: Lab) -> None:
+    """With shared prefixes no model is finished before the last chunk: what is kept are features."""
+    models, items, chunk = 16, 16_000, 500
+    file = lab.sweep_file(experiment="search", grid={"strategy": ["shared_prefix"]}, fixed={
+        "models": models, "blocks": 16, "channels": 16, "items": items, "batch_size": chunk, "threads": 1,
+        "snapshots": "half"})
+    folder = lab.home.sweep(lab.json("sweep", file)["sweep_id"])
+
+    def kept_bytes() -> int:
+        return sum(path.stat().st_size for path in folder.runs.glob("*.files/finished_features"))
+
+    a_chunk = models * chunk * FEATURES * 4
+    kept, resumed = kill_and_resume(lab, folder, lambda: kept_bytes() > 2 * a_chunk)
+    done = len(kept) // a_chunk
+    assert 2 <= done < items // chunk, "killed in mid-search"
+    metrics = resumed["metrics"]
+    assert (metrics["resumed_models"], metrics["resumed_items"]) == (0, done * chunk)
+    assert metrics["block_items"] == metrics["bound_block_items"] * (items - done * chunk) // items

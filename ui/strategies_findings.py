@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.strategies import StrategyTimes
+from analysis.strategies import BASELINE, StrategyTimes, Winner
 from ui.findings import about_overlap
 from ui.frame import safe
 from ui.strategies_charts import GROUPS, TITLES, store_title
@@ -53,6 +53,27 @@ def about_groups(cells: Sequence[StrategyTimes]) -> str:
 def _about_noise(cells: Sequence[StrategyTimes]) -> str:
     noisy, runs = sum(cell.noisy_runs for cell in cells), sum(cell.runs for cell in cells)
     return f" {noisy} of {runs} runs were noisy: other work disturbed them." if noisy else ""
+
+
+def about_winners(winners: Mapping[str, Winner], models: int) -> str:
+    """Whether each strategy found the model that exhaustive search finds."""
+    if BASELINE not in winners:
+        told = ", ".join(f"**{safe(winner.model)}** ({_title(name)})" for name, winner in winners.items())
+        return (f"Best of {models:,} models: {told}. The same store was not searched exhaustively: whether that finds "
+                "the same one is not known.")
+    said = [f"Exhaustive search ranks **{safe(winners[BASELINE].model)}** first of {models:,} models."]
+    others = {name: winner for name, winner in winners.items() if name != BASELINE}
+    if kept := [_title(name) for name, winner in others.items() if winner.exhaustive_rank == 1]:
+        said.append(f"Its winner was also found by {', '.join(kept)}.")
+    said += [f"Not by {_title(name)}: its best, **{safe(winner.model)}**, "
+             + (f"has rank {winner.exhaustive_rank} under exhaustive." if winner.exhaustive_rank else
+                "is not in the ranking of exhaustive.")
+             for name, winner in others.items() if winner.exhaustive_rank != 1]
+    return " ".join(said)
+
+
+def _title(strategy: str) -> str:
+    return TITLES.get(strategy, safe(strategy))
 
 
 def about_tree(parts: Sequence[dict[str, Any]]) -> str:

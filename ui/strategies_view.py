@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ import streamlit as st
 
 from analysis.search_prices import find_prices
 from analysis.search_scaling import SHARES, Store, can_halve, count_work, items_to_halve
-from analysis.strategies import BASELINE, ORDER, StrategyTimes, compare_strategies
+from analysis.strategies import BASELINE, ORDER, StrategyTimes, Winner, compare_strategies, find_winners
 from engine.home import Home
 from store.strategies import as_search_run, strategy_runs, strategy_sweeps
 from ui.figure import draw_figure, draw_rows_button
@@ -28,18 +29,27 @@ from ui.strategies_charts import (
     tree_frame,
     tree_rectangles,
 )
-from ui.strategies_findings import about_faster, about_groups, about_scaling, about_tree, published_note
-from ui.units import seconds, size
+from ui.strategies_findings import (
+    about_faster,
+    about_groups,
+    about_scaling,
+    about_tree,
+    about_winners,
+    published_note,
+)
+from ui.units import number, seconds, size
 
 MODELS_SHOWN = (10, 35, 100, 350, 1_000, 3_500, 10_000, 50_000)
 MOST_ITEMS = 10_000_000
 LARGEST_FILE = 5_000_000
+RANKS_SHOWN = 5
 Row = dict[str, Any]
 
 
 def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defaults: Row) -> None:
     """`once` is the keeper's, `defaults` are those of the experiment's parameters."""
-    sweeps = once("strategy sweeps", lambda: strategy_sweeps(connection))
+    asked = tuple(str(st.query_params.get("searches", ""))[:2000].split(","))
+    sweeps = once(("strategy sweeps", asked), lambda: strategy_sweeps(connection, asked))
     if not any(sweep["ok"] for sweep in sweeps):
         empty_state("No search has been measured yet: nothing is known about strategies." if not sweeps else
                     "No search has ended well yet; Live says how it stands, or launch another.",
@@ -55,7 +65,7 @@ def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defau
     if not cells:
         st.info("No run of these sweeps can be compared: choose others.")
         return
-    setting = _choose_setting(cells)
+    setting = _choose_setting(cells, defaults)
     cells = [cell for cell in cells if cell.setting == setting]
     if resumed := sum(run.resumed and run.setting == setting for run in runs):
         st.info(f"{resumed} runs were killed and resumed: part of their work was done before, so their times are left "
@@ -65,20 +75,31 @@ def draw_strategies(connection: Any, home: Home, once: Callable[..., Any], defau
     snapshots = choose("Store", stores, "store", store_title) or stores[0]
     here = [cell for cell in cells if cell.snapshots == snapshots]
     members = [row for row, run in zip(rows, runs, strict=True) if (run.snapshots, run.setting) == (snapshots, setting)]
-    _draw_groups(here)
-    _draw_tree(members, home, defaults)
+    results = once(("strategy results", snapshots, setting, *chosen), lambda: _read_results(members, home, defaults))
+    rankings = {name: {ranked["model"]: ranked["score"] for ranked in result["ranking"]}
+                for name, result in results.items()}
+    winners = find_winners(rankings)
+    _draw_groups(here, winners)
+    _draw_ranking(rankings, winners)
+    _draw_tree(results)
     _draw_scaling(here, snapshots, json.loads(setting))
 
 
-def _choose_setting(cells: Sequence[StrategyTimes]) -> str:
-    """Only runs with the same setting are compared; several are told apart by what differs."""
+def _choose_setting(cells: Sequence[StrategyTimes], defaults: Row) -> str:
+    """Only runs with the same setting are compared; several are told apart by what differs. A link knows one by what is
+    not the default in it: so it stays the same when there are other settings, or parameters are added."""
     settings = list(dict.fromkeys(cell.setting for cell in cells))
     if len(settings) == 1:
         return settings[0]
     read = [json.loads(setting) for setting in settings]
     apart = [name for name in read[0] if len({json.dumps(one.get(name)) for one in read}) > 1]
-    labels = {str(number): ", ".join(f"{name}={one.get(name)}" for name in apart) for number, one in enumerate(read)}
-    return settings[int(choose("Setting", list(labels), "setting", lambda number: labels[number]) or 0)]
+    known: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for setting, one in zip(settings, read, strict=True):
+        own = {name: value for name, value in one.items() if value != defaults.get(name)}
+        identity = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:12]
+        known[identity], labels[identity] = setting, ", ".join(f"{name}={one.get(name)}" for name in apart)
+    return known[choose("Setting", list(known), "setting", lambda identity: labels[identity]) or next(iter(known))]
 
 
 def _draw_comparison(cells: list[StrategyTimes]) -> None:
@@ -91,23 +112,27 @@ def _draw_comparison(cells: list[StrategyTimes]) -> None:
                 + "Lines are 95 % intervals over runs; the grey tick is what the saved work alone would give.")
 
 
-def _draw_groups(cells: list[StrategyTimes]) -> None:
+def _draw_groups(cells: list[StrategyTimes], winners: Mapping[str, Winner]) -> None:
     frame = group_frame(cells)
     draw_figure(about_groups(cells), group_bars(frame), frame.drop(columns=["phase", "place"]), "search_time_by_group",
                 "Means over runs. Waiting for weights is what reading ahead could not hide.")
-    work = pd.DataFrame([_work_row(cell) for cell in cells])
+    work = pd.DataFrame([_work_row(cell, winners.get(cell.strategy)) for cell in cells])
     st.dataframe(work, hide_index=True, height="content", alt="Work and memory by strategy")
     draw_rows_button(work, "search_work", "Means over the same runs (of times the geometric one), and of memory the "
                      "highest. Block-item pairs: how often a block ran on an item. The bound is each distinct prefix "
-                     "once for each item that some model left in the search has to see.")
+                     "once for each item that some model left in the search has to see. Inference was priced with "
+                     "block costs before it began.")
 
 
-def _work_row(cell: StrategyTimes) -> Row:
+def _work_row(cell: StrategyTimes, winner: Winner | None) -> Row:
     bound = cell.bound_block_items if cell.strategy.startswith("shared") else None
     return {"Strategy": TITLES.get(cell.strategy, cell.strategy), "Time": seconds(cell.seconds.value),
             "Runs": f"{cell.runs}" + (f", {cell.noisy_runs} noisy" if cell.noisy_runs else ""),
+            "Best model": winner.model if winner else "–",
+            "Its rank under exhaustive": str(winner.exhaustive_rank or "–") if winner else "–",
             "Block-item pairs": f"{cell.block_items:,.0f}", "Lower bound": f"{bound:,.0f}" if bound else "–",
             "Work": _share_of_work(cell), "Blocks loaded": f"{cell.loads:,.0f}",
+            "Inference, priced / measured": f"{seconds(cell.priced_s)} / {seconds(cell.phases_s.get('inference'))}",
             "Peak of activations": size(cell.activation_peak_bytes), "Planned peak": size(cell.predicted_peak_bytes),
             "Kept for others": size(cell.kept_peak_bytes)}
 
@@ -122,11 +147,27 @@ def _asked(row: Row, defaults: Row, name: str) -> Any:
     return row["asked"].get(name, defaults.get(name))
 
 
-def _draw_tree(rows: list[Row], home: Home, defaults: Row) -> None:
-    """From the file of a run that saw all items with all models, if there is one."""
-    by_strategy = sorted((row for row in rows if row["path"]),
-                         key=lambda row: str(_asked(row, defaults, "strategy")).endswith("halving"))
-    result = next((found for row in by_strategy if (found := _read_result(row, home))), None)
+def _draw_ranking(rankings: Mapping[str, Mapping[str, float]], winners: Mapping[str, Winner]) -> None:
+    """The best models of exhaustive search, or of the first strategy there is, and where the others put them."""
+    if not winners:
+        return
+    st.markdown(about_winners(winners, max(map(len, rankings.values()))))
+    first = next(iter(winners))
+    shown = dict.fromkeys([*list(rankings[first])[:RANKS_SHOWN], *(winner.model for winner in winners.values())])
+    ranks = {name: {model: rank for rank, model in enumerate(rankings[name], 1)} for name in winners}
+    title = TITLES.get(first, first)
+    table = pd.DataFrame([{
+        "Model": model, f"Score ({title})": number(rankings[first][model]) if model in rankings[first] else "–",
+        **{f"Rank ({TITLES.get(name, name)})": str(ranks[name].get(model, "–")) for name in winners}}
+        for model in shown])
+    st.dataframe(table, hide_index=True, height="content", alt="Ranks of the best models by strategy")
+    draw_rows_button(table, "search_ranking", f"The best of {title} and the best of each, from one run of each over "
+                     "the same store. Halving ranks a model that left early by the few items it had seen.")
+
+
+def _draw_tree(results: Mapping[str, Row]) -> None:
+    """From a run that saw all items with all models, if there is one."""
+    result = next((results[name] for name in sorted(results, key=lambda name: name.endswith("halving"))), None)
     if result is None:
         st.caption("The plan's tree is not there: the file that a run leaves was removed.")
         return
@@ -139,6 +180,17 @@ def _draw_tree(rows: list[Row], home: Home, defaults: Row) -> None:
                 "once per item. The best model's own part has an orange border.")
 
 
+def _read_results(rows: list[Row], home: Home, defaults: Row) -> dict[str, Row]:
+    """By strategy, exhaustive first: what a run of each left, all of one seed, because another draws other models."""
+    by_seed: dict[Any, dict[str, Row]] = {}
+    for row in rows:
+        found, strategy = by_seed.setdefault(_asked(row, defaults, "seed"), {}), str(_asked(row, defaults, "strategy"))
+        if row["path"] and strategy not in found and (result := _read_result(row, home)):
+            found[strategy] = result
+    most = max(by_seed.values(), key=lambda found: (BASELINE in found, len(found)), default={})
+    return {name: most[name] for name in (*ORDER, *(set(most) - set(ORDER))) if name in most}
+
+
 def _read_result(row: Row, home: Home) -> Row | None:
     folder = home.sweep(row["sweep_id"]).path.resolve()
     path = (folder / row["path"]).resolve()
@@ -146,8 +198,10 @@ def _read_result(row: Row, home: Home) -> Row | None:
         if not path.is_relative_to(folder) or path.stat().st_size > LARGEST_FILE:
             return None
         content: Row = json.loads(path.read_bytes())
-        return content if isinstance(content, dict) and {"parts", "ranking"} <= content.keys() else None
-    except (OSError, ValueError, RecursionError):
+        content["parts"], content["ranking"] = list(content["parts"]), [
+            {"model": str(ranked["model"]), "score": float(ranked["score"])} for ranked in content["ranking"]]
+        return content
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
@@ -163,8 +217,7 @@ def _draw_scaling(cells: list[StrategyTimes], snapshots: str, setting: Row) -> N
     rows: list[Row] = []
     last: dict[str, float] = {}
     by_name = {cell.strategy: cell for cell in cells if cell.strategy in ORDER}
-    prices = find_prices(by_name, {name: count_work(name, store, cell.models, cell.items, chunk)
-                                   for name, cell in by_name.items()})
+    prices = find_prices(by_name, chunk)
     if not prices:
         st.caption("These runs have no block costs: there is nothing to compute from.")
         return
@@ -192,9 +245,9 @@ def _draw_scaling(cells: list[StrategyTimes], snapshots: str, setting: Row) -> N
     st.markdown("**Assumptions**")
     st.dataframe(pd.DataFrame(assumed), hide_index=True, height="content", alt="Measured costs behind the scaling")
     st.caption(safe(
-        "Block costs were measured before each search; measured / priced is what its computing really took against "
-        "them, and stays the same at every size, as do the waits. Heads are fitted over all strategies. The store "
-        f"grows as this one did: models of {store.blocks} blocks, {store.mean:.0%} of them new on average. Items go in "
-        f"chunks of {chunk}, as if the budget allowed them. Who survives a round of halving is random; relatives that "
-        "stay together would share more. Planning and what no phase covers are in measured / priced; preparing items "
-        "and the memory for features are not in it."))
+        "Block costs were measured before each search; measured / priced is what the computing that was done really "
+        "took against them, and stays the same at every size, as do the waits. Heads are fitted over all strategies. "
+        f"The store grows as this one did: models of {store.blocks} blocks, {store.mean:.0%} of them new on average. "
+        f"Items go in chunks of {chunk}, as if the budget allowed them. Who survives a round of halving is random; "
+        "relatives that stay together would share more. Planning and what no phase covers are in measured / priced; "
+        "preparing items and the memory for features are not in it."))

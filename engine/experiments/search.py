@@ -23,7 +23,7 @@ from engine.scoring import Scorer
 from engine.search_items import PATTERNS
 from engine.search_network import size_problem, synthetic_network
 from engine.search_outline import outline
-from engine.search_plan import Strategy, describe_plan, plan_rounds, price
+from engine.search_plan import Strategy, describe_plan, plan_rounds
 from engine.search_tree import Snapshot
 from engine.settings import (
     NAMED_SETS,
@@ -41,7 +41,7 @@ from engine.synthetic_snapshots import DISTRIBUTIONS, prepare_synthetic, synthet
 if TYPE_CHECKING:
     from engine.nvml import Gpus
     from engine.recorder import Recorder
-    from engine.search import Found
+    from engine.search import Found, RoundDone
 
 FEATURES = 64
 STEPS_KEPT = 5_000
@@ -111,9 +111,10 @@ def _check_store(name: str, cells: list[Params], cache: Path) -> None:
     """An imported store is there, takes items of this size and has few enough models for the rounds."""
     models = SnapshotStore(stores_folder(cache) / name).models()
     if not models:
-        there = ", ".join([*DISTRIBUTIONS, *list_stores(cache)])
-        raise InputError(f"snapshots={name}: there is no such store (there are {there}); import one with "
-                         "`python lab.py snapshots import`")
+        there = list_stores(cache)
+        why = "this store has no snapshots" if name in there else (
+            f"there is no such store (there are {', '.join([*DISTRIBUTIONS, *there])})")
+        raise InputError(f"snapshots={name}: {why}; import one with `python lab.py snapshots import`")
     for cell in cells:
         plan_rounds(len(models), cell.items, cell.strategy)
     networks: dict[str, StoredModel] = {}
@@ -175,7 +176,8 @@ def run(params: Params, recorder: Recorder) -> None:
             settle(device)
         with recorder.measure(device) as clock:
             found = search(snapshots, executor, costs, items.pixels[0].nbytes, params.items, params.strategy,
-                           Budget(params.budget_bytes, params.batch_size), clock, checkpoint)
+                           Budget(params.budget_bytes, params.batch_size), clock, checkpoint,
+                           lambda done: recorder.event(_tell(done)))
         assert executor.counts == found.predicted, f"planned {found.predicted}, did {executor.counts}"
         plans = [done.plan for done in found.rounds if done.plan]
         with recorder.stage("validate"):
@@ -188,7 +190,7 @@ def run(params: Params, recorder: Recorder) -> None:
     recorder.effective(threads=torch.get_num_threads(), device=device, models=len(models), items=len(items.pixels),
                        chunk_items=max((plan.chunk_items for plan in plans), default=None))
     _write_metrics(recorder, found, models, params.items)
-    recorder.metric("priced_inference_s", sum(price(plan).seconds for plan in plans), "s")
+    recorder.metric("priced_inference_s", sum(done.price.seconds for done in found.rounds if done.price), "s")
     mean = {name: sum(getattr(costs[block], name) for block in kinds) / len(kinds)
             for name in ("item_s", "call_s", "load_s")}
     for name, value in mean.items():
@@ -205,6 +207,13 @@ def question(params: Params) -> str:
     return json.dumps([params.data, params.image_size, params.seed, params.scorer])
 
 
+def _tell(done: RoundDone) -> str:
+    """What a round will take, before it begins."""
+    assert done.plan and done.price
+    return (f"planned: {len(done.plan.tree.names)} models up to item {done.round.until}, {done.price.block_items} "
+            f"block-item pairs, priced at {done.price.seconds:.3f} s of computing")
+
+
 def _write_metrics(recorder: Recorder, found: Found, models: list[StoredModel], items: int) -> None:
     recorder.metric("block_items", found.predicted.block_items, "block-items")
     recorder.metric("repeated_block_items", found.predicted.repeated_block_items, "block-items")
@@ -212,6 +221,7 @@ def _write_metrics(recorder: Recorder, found: Found, models: list[StoredModel], 
     recorder.metric("exhaustive_block_items", items * sum(len(model.blocks) for model in models), "block-items")
     recorder.metric("block_loads", found.predicted.loads, "loads")
     recorder.metric("resumed_models", found.resumed_models, "models")
+    recorder.metric("resumed_items", found.resumed_items, "items")
     recorder.metric("best_score", found.ranking[0].score)
     recorder.metric("best_top1", found.ranking[0].top1)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.search_prices import find_prices
-from analysis.search_scaling import Work
-from analysis.strategies import SearchRun, compare_strategies
+from analysis.search_prices import find_prices, measured_work
+from analysis.search_scaling import Store, Work, count_work
+from analysis.strategies import SearchRun, compare_strategies, find_winners
 
 
 def run(strategy: str, seconds: float, snapshots: str = "half", work: float = 100.0, noisy: bool = False,
@@ -62,22 +62,27 @@ def test_phases_that_overlap_are_told_and_not_priced_twice() -> None:
                                                   block_call_s=0.0)
     (cell,) = compare_strategies([overlapping, overlapping])
     assert cell.overlap_s == pytest.approx(0.5) and "unaccounted" not in cell.phases_s
-    work = Work(100, 1, 10, 0, 0)
-    assert find_prices({"exhaustive": cell}, {"exhaustive": work})["exhaustive"].price(work) == pytest.approx(2.0)
+    work = measured_work(cell, 256)
+    assert find_prices({"exhaustive": cell}, 256)["exhaustive"].price(work) == pytest.approx(2.0)
     assert compare_strategies([run("exhaustive", 10.0)])[0].overlap_s == 0
 
 
 def test_prices_reproduce_the_times_they_came_from() -> None:
-    """Two strategies with known costs: 2 ms a head and 1 us an item of it, 3 us a block and item, 100 us a call."""
-    works = {"exhaustive": Work(10_000, 500, 50, 10, 5_000), "halving": Work(4_000, 700, 150, 19, 2_500)}
+    """All strategies with known costs: 2 ms a head and 1 us an item of it, 3 us a block and item, 100 us a call. What
+    shared ones did is of a store that no formula knows, and chunks were smaller than was asked for."""
+    works = {"exhaustive": Work(10 * 8 * 1000, 10 * 8 * 10, 10 * 8, 10, 10_000),
+             "halving": Work(8 * 3625, 8 * (10 * 2 + 5 * 2 + 3 * 3 + 2 * 5), 8 * 20, 20, 6_000),
+             "shared_prefix": Work(31_000, 310, 310, 10, 10_000),
+             "shared_prefix_halving": Work(9_000, 90, 90, 20, 6_000)}
     runs = []
     for name, work in works.items():
         phases = {"inference": 1.25 * (3e-6 * work.block_items + 1e-4 * work.calls), "load_state": 5e-5 * work.loads,
                   "score": 2e-3 * work.scores + 1e-6 * work.scored_items}
-        runs.append(SearchRun("half", "same", name, sum(phases.values()), phases, work.block_items, work.loads, 35,
-                              1024, 3e-6, 1e-4))
+        runs.append(SearchRun("half", "same", name, sum(phases.values()), phases, work.block_items, work.loads, 10,
+                              1000, 3e-6, 1e-4, chunk_items=100))
     cells = {cell.strategy: cell for cell in compare_strategies(runs)}
-    prices = find_prices(cells, works)
+    assert {name: measured_work(cell, 256) for name, cell in cells.items()} == works
+    prices = find_prices(cells, 256)
     for name, work in works.items():
         assert prices[name].price(work) == pytest.approx(cells[name].seconds.value)
         assert prices[name].measured_over_priced == pytest.approx(1.25)
@@ -85,6 +90,28 @@ def test_prices_reproduce_the_times_they_came_from() -> None:
         assert prices[name].head_item_s == pytest.approx(1e-6)
 
 
+@pytest.mark.parametrize("strategy", ["exhaustive", "halving"])
+def test_work_that_was_measured_is_counted_as_work_that_is_not(strategy: str) -> None:
+    """Where no prefix is shared the store does not matter: both ways of counting give the same."""
+    counted = count_work(strategy, Store(8, 0.5, 0.1), 35, 1024, 256)
+    (cell,) = compare_strategies([SearchRun("half", "same", strategy, 1.0, {}, counted.block_items, counted.loads, 35,
+                                            1024)])
+    assert measured_work(cell, 256) == counted
+
+
+def test_the_winner_of_each_strategy_has_its_rank_under_exhaustive() -> None:
+    rankings = {"exhaustive": {"a": 0.9, "b": 0.9, "c": 0.5, "d": 0.1}, "halving": {"c": 0.8, "a": 0.2},
+                "shared_prefix": {"b": 0.9}, "other": {}}
+    assert find_winners(rankings) == {"exhaustive": ("a", 1), "halving": ("c", 3), "shared_prefix": ("b", 1)}
+    assert find_winners({"halving": {"c": 0.8}}) == {"halving": ("c", None)}
+
+
+def test_the_price_of_a_cell_is_that_of_all_its_runs() -> None:
+    runs = [run("halving", 2.0)._replace(priced_s=price) for price in (1.0, 3.0)]
+    assert compare_strategies(runs)[0].priced_s == 2.0
+    assert compare_strategies([*runs, run("halving", 2.0)])[0].priced_s is None
+
+
 def test_a_strategy_without_block_costs_has_no_price() -> None:
     (cell,) = compare_strategies([run("halving", 3.0)])
-    assert find_prices({"halving": cell}, {"halving": Work(1, 1, 1, 1, 1)}) == {}
+    assert find_prices({"halving": cell}, 256) == {}

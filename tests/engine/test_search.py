@@ -6,7 +6,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from engine.params import InputError
 from engine.scoring import score_heads
-from engine.search import Budget, Found, measure_peak, search
+from engine.search import Budget, Found, RoundDone, measure_peak, search
 from engine.search_checkpoint import Checkpoint
 from engine.search_costs import measure_costs
 from engine.search_executor import Executor, Scored, Untimed
 from engine.search_items import draw_patterns
-from engine.search_network import build_modules, synthetic_network
+from engine.search_network import build_blocks, build_modules, synthetic_network
 from engine.search_plan import STRATEGIES, Strategy, better_half, lower_bound, plan_rounds
+from engine.search_steps import Kind
 from engine.search_tree import BlockCost, Snapshot
 from engine.snapshot_stores import import_model
 from engine.snapshots import SnapshotStore, StoredModel
@@ -62,11 +63,12 @@ class Bench(NamedTuple):
         return Executor(self.store, self.modules, kinds, pixels, labels, classes, "ridge", "cpu")
 
     def search(self, strategy: Strategy, budget: Budget = WIDE, checkpoint: Checkpoint | None = None,
-               timer: Untimed | None = None) -> tuple[Found, Executor]:
+               timer: Untimed | None = None, planned: Callable[[RoundDone], None] = lambda done: None,
+               ) -> tuple[Found, Executor]:
         executor = self.executor()
         with torch.inference_mode():
             found = search(self.snapshots(), executor, self.costs, 3 * self.image_size**2 * 4, self.items, strategy,
-                           budget, timer or Untimed(), checkpoint)
+                           budget, timer or Untimed(), checkpoint, planned)
         return found, executor
 
 
@@ -200,6 +202,22 @@ def test_the_measured_peak_is_the_predicted_one(nine: Bench) -> None:
     assert measured <= plan.peak_bytes <= 1.15 * measured + max(cost.fixed_bytes for cost in nine.costs.values())
 
 
+@pytest.mark.parametrize("strategy", ["exhaustive", "halving"])
+def test_the_peak_is_that_of_the_hungriest_model(tmp_path: Path, strategy: Strategy) -> None:
+    """The first model of the store is a small one; the peak that is measured is the large one's."""
+    store = SnapshotStore(tmp_path / "store")
+    for name, channels in (("a_small", 2), ("b_large", 32), ("c_small", 2)):
+        network = synthetic_network(blocks=4, channels=channels, image_size=8, features=5)
+        store.add(name, network, [(block.kind, block.module.state_dict()) for block in build_blocks(network)])
+    bench = make_bench(store, 64, 8)
+    found, executor = bench.search(strategy)
+    plan = found.rounds[0].plan
+    assert plan
+    with torch.inference_mode():
+        measured = measure_peak(plan, executor, "cpu")
+    assert measured <= plan.peak_bytes <= 1.15 * measured + max(cost.fixed_bytes for cost in bench.costs.values())
+
+
 class CountingTimer(Untimed):
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -218,7 +236,8 @@ def test_an_item_counts_once_however_many_models_see_it(nine: Bench, strategy: S
 
 
 @pytest.mark.parametrize(("strategy", "after"), [("exhaustive", 1), ("exhaustive", 3), ("shared_prefix", 3),
-                                                 ("halving", 9), ("shared_prefix_halving", 14)])
+                                                 ("halving", 4), ("halving", 9), ("halving", 11),
+                                                 ("shared_prefix_halving", 14)])
 def test_a_stopped_search_goes_on_where_it_was(nine: Bench, tmp_path: Path, strategy: Strategy, after: int) -> None:
     """Stopped after some scores were written, as a kill would: the resumed search does not compute those again. With
     nine models the first round has 9 scores and the second 5."""
@@ -251,6 +270,87 @@ def test_a_stopped_search_goes_on_where_it_was(nine: Bench, tmp_path: Path, stra
         assert (executor.counts.block_items < complete.counts.block_items) == bool(expected)
         assert [ranked.model for ranked in found.ranking] == [ranked.model for ranked in whole.ranking]
         assert by_name(found) == pytest.approx(by_name(whole), abs=1e-5)
+
+
+@pytest.mark.parametrize(("strategy", "after", "items"), [
+    ("shared_prefix", 1, 0), ("shared_prefix", 9 + 9 + 4, 40), ("shared_prefix", 3 * 9, 60),
+    ("halving", 9 + 1, 10), ("halving", 9 + 5 + 2, 20), ("halving", 9 + 5 + 3, 40 - 1),
+    ("shared_prefix_halving", 9 - 1, 0), ("shared_prefix_halving", 9, 10 - 1), ("shared_prefix_halving", 9 + 2, 10),
+    ("shared_prefix_halving", 9 + 5 + 3 + 2, 60)])
+def test_a_search_stopped_between_scores_keeps_its_features(nine: Bench, tmp_path: Path, strategy: Strategy, after: int,
+                                                            items: int) -> None:
+    """Stopped after the features of some models and chunks were kept, with the next half written. Chunks are of 20
+    items; with halving 9, 5, 3 and 2 models see up to 10, 20, 40 and 80 of them. A chunk that only some models have,
+    and the last item before a score, run once more."""
+    budget = Budget(2**30, 20)
+    whole, complete = nine.search(strategy, budget)
+
+    class Stopped(Exception):
+        pass
+
+    class Stopping(Checkpoint):
+        left = after
+
+        def keep(self, blocks: Sequence[str], chunk: range, features: torch.Tensor) -> None:
+            super().keep(blocks, chunk, features)
+            Stopping.left -= 1
+            if Stopping.left == 0:
+                raise Stopped
+
+    stopping = Stopping(tmp_path / "run.txt", "what")
+    with pytest.raises(Stopped):
+        nine.search(strategy, budget, stopping)
+    stopping.close()
+    file = tmp_path / "finished_features"
+    kept = file.read_bytes()
+    for torn in (kept[:20], kept[:100]):  # in the middle of the line before the features, and behind it
+        file.write_bytes(kept + torn)
+        Checkpoint(tmp_path / "run.txt", "what").close()
+        assert file.read_bytes() == kept
+    for question, expected in (("something else", 0), ("what", items)):
+        checkpoint = Checkpoint(tmp_path / "run.txt", question)
+        found, executor = nine.search(strategy, budget, checkpoint)
+        checkpoint.close()
+        assert found.resumed_items == expected
+        assert executor.counts == found.predicted
+        assert (executor.counts.block_items < complete.counts.block_items) == bool(expected)
+        if strategy == "shared_prefix":
+            assert executor.counts.block_items == complete.counts.block_items * (80 - expected) // 80
+        assert [ranked.model for ranked in found.ranking] == [ranked.model for ranked in whole.ranking]
+        assert by_name(found) == pytest.approx(by_name(whole), abs=1e-5)
+
+
+def test_exhaustive_keeps_no_features_and_nothing_is_left_behind(nine: Bench, tmp_path: Path) -> None:
+    """A baseline that wrote what it never reads would make the others look better."""
+    checkpoint = Checkpoint(tmp_path / "run.txt", "what")
+    nine.search("exhaustive", Budget(2**30, 20), checkpoint)
+    assert (tmp_path / "finished_features").stat().st_size == 0
+    checkpoint.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_price_is_known_before_anything_runs(nine: Bench, strategy: Strategy) -> None:
+    """3 s a block and item, 1000 s a call: told before the first block runs, and the sum of what then was done."""
+    priced = nine._replace(costs={block: cost._replace(item_s=3.0, call_s=1000.0)
+                                  for block, cost in nine.costs.items()})
+
+    class Stopped(Exception):
+        pass
+
+    def stop(done: RoundDone) -> None:
+        assert done.price
+        assert done.price.seconds > 3 * done.bound_block_items
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        priced.search(strategy, planned=stop)
+    told: list[RoundDone] = []
+    found, executor = priced.search(strategy, Budget(2**30, 20), planned=told.append)
+    assert told == found.rounds
+    calls = sum(plan_.count(Kind.RUN) for done in told if done.plan for plan_ in done.plan.passes)
+    assert sum(done.price.seconds for done in told if done.price) == pytest.approx(
+        3.0 * executor.counts.block_items + 1000.0 * calls)
 
 
 class SlowStore(SnapshotStore):

@@ -130,6 +130,24 @@ def test_a_budget_is_kept_or_refused(store: tuple[list[Snapshot], dict[str, Bloc
 
 
 @settings(deadline=None, max_examples=100)
+@given(store=stores(), items=st.integers(1, 12), batch=st.integers(1, 12),
+       strategy=st.sampled_from(["exhaustive", "shared_prefix"]))
+def test_weights_are_asked_for_when_their_block_runs(store: tuple[list[Snapshot], dict[str, BlockCost]], items: int,
+                                                     batch: int, strategy: str) -> None:
+    """No strategy asks for several blocks at once, which reading ahead could not hide."""
+    for step, following in pairwise(plan_for(store, items, strategy, batch=batch).steps()):
+        if step.kind == Kind.LOAD:
+            assert (following.kind, following.block) == (Kind.RUN, step.block)
+
+
+@settings(deadline=None, max_examples=100)
+@given(store=stores(), items=st.integers(1, 12))
+def test_the_hungriest_pass_has_the_plans_peak(store: tuple[list[Snapshot], dict[str, BlockCost]], items: int) -> None:
+    plan = plan_for(store, items, "exhaustive")
+    assert peak_of(plan.hungriest_pass().steps, plan.tree).live_bytes * plan.chunk_items == plan.peak_bytes
+
+
+@settings(deadline=None, max_examples=100)
 @given(store=stores())
 def test_no_order_of_children_needs_less_than_the_neediest_last(
         store: tuple[list[Snapshot], dict[str, BlockCost]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ import pytest
 from drawn_page import assert_replayed, draw
 from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
+
+from engine.people import annotate
+from ui.frame import safe
+from ui.strategies_charts import TITLES
 
 PAGE = "pages/Model_search.py"
 SMALL = {"models": 6, "blocks": 8, "channels": 4, "items": 100, "image_size": 4, "threads": 1}
@@ -29,7 +34,7 @@ def links(page: AppTest) -> str:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three sweeps: a failed search, one run, and all strategies on two stores."""
+    """Four sweeps: a failed search, one run, two settings, and all strategies on two stores."""
     lab = Lab.at(tmp_path_factory.mktemp("searched"))
 
     def sweep(expect: int = 0, **content: Any) -> None:
@@ -37,6 +42,8 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     sweep(1, name="<b>failed</b>", grid={"budget_bytes": [10]}, fixed=SMALL)
     sweep(name="one run", grid={"strategy": ["halving"]}, fixed={**SMALL, "snapshots": "half"})
+    others = {name: value for name, value in SMALL.items() if name != "items"}
+    sweep(name="settings", grid={"items": [60, 80]}, fixed={**others, "strategy": "halving"})
     sweep(name="all", grid={"strategy": ["exhaustive", "halving", "shared_prefix", "shared_prefix_halving"],
                             "snapshots": ["quarter", "half"]}, fixed=SMALL, repeats=2)
     return lab.home.root
@@ -51,6 +58,46 @@ def full(lab: Lab, searched: Path) -> dict[str, str]:
 
 def test_a_board_shows_what_the_page_shows(full: dict[str, str]) -> None:
     assert len(assert_replayed("Model search", sweeps=full["all"], view="Strategies").figures) >= 3
+
+
+def work_of(page: AppTest) -> Any:
+    return next(table.value for table in page.dataframe if "Block-item pairs" in table.value.columns)
+
+
+def test_an_archived_search_is_offered_only_where_the_link_asks_for_it(full: dict[str, str], lab: Lab) -> None:
+    annotate(lab.home, [full["one run"]], "archive")
+    assert list(work_of(view(searches=full["one run"]))["Strategy"]) == ["halving"]
+    options = view().multiselect[0].options
+    assert len(options) == 3 and not any("one run" in option for option in options)
+
+
+def test_a_link_to_a_setting_stays_when_there_are_others(full: dict[str, str], lab: Lab) -> None:
+    alone = view(searches=full["settings"])
+    setting = alone.query_params["setting"]
+    beside = view(searches=",".join([full["all"], full["settings"]]), setting=setting)
+    assert beside.query_params["setting"] == setting
+    assert list(work_of(alone)["Block-item pairs"]) == list(work_of(beside)["Block-item pairs"])
+
+
+def test_what_a_search_found_is_told(full: dict[str, str], lab: Lab) -> None:
+    """Against the files that the runs left."""
+    page = view(searches=full["all"], store="half")
+    best = {}
+    for run in lab.json("runs", "--sweep", full["all"])["runs"]:
+        if run["params"]["snapshots"] == "half":
+            file = lab.home.sweep(full["all"]).runs / f"{run['run_id']}.files" / "search.json"
+            best[run["params"]["strategy"]] = [r["model"] for r in json.loads(file.read_text())["ranking"]]
+    work = work_of(page).set_index("Strategy")
+    ranks = next(table.value for table in page.dataframe if "Rank (exhaustive)" in table.value.columns)
+    assert list(ranks["Model"])[:5] == best["exhaustive"][:5]
+    for name, title in TITLES.items():
+        assert work["Best model"][title] == best[name][0]
+        assert work["Its rank under exhaustive"][title] == str(1 + best["exhaustive"].index(best[name][0]))
+        assert list(ranks[f"Rank ({title})"]) == [str(1 + best[name].index(model)) for model in ranks["Model"]]
+        priced, _, measured = work["Inference, priced / measured"][title].partition(" / ")
+        assert priced[0].isdecimal() and measured[0].isdecimal()
+    assert f"Exhaustive search ranks **{safe(best['exhaustive'][0])}** first of 6 models." in words(page)
+    assert "whether that finds the same one is not known" in words(view(searches=full["one run"]))
 
 
 def test_an_empty_store_names_the_next_step(lab: Lab) -> None:

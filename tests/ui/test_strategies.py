@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.strategies import SearchRun, StrategyTimes, compare_strategies
+from analysis.strategies import SearchRun, StrategyTimes, Winner, compare_strategies
 from engine.search_outline import outline
 from engine.search_plan import lower_bound
 from engine.search_tree import Snapshot
@@ -22,7 +22,14 @@ from ui.strategies_charts import (
     tree_frame,
     tree_rectangles,
 )
-from ui.strategies_findings import about_faster, about_groups, about_scaling, about_tree, published_note
+from ui.strategies_findings import (
+    about_faster,
+    about_groups,
+    about_scaling,
+    about_tree,
+    about_winners,
+    published_note,
+)
 
 
 def cells(*times: tuple[str, list[float]], snapshots: str = "half") -> list[StrategyTimes]:
@@ -67,6 +74,18 @@ def test_the_tree_covers_every_models_blocks_once(models: int, seed: int, distri
     assert (frame["bottom"] - frame["top"] == frame["Models"]).all(), "models that share a part stand together"
     assert (frame["Last block"] - frame["left"]).sum() == lower_bound(snapshots, 1)
     assert frame["best"].sum() == 1
+
+
+def test_whether_the_winner_was_kept_is_said() -> None:
+    found = {"exhaustive": Winner("a_1", 1), "halving": Winner("b", 3), "shared_prefix": Winner("a_1", 1),
+             "shared_prefix_halving": Winner("a_2", 1)}
+    assert about_winners(found, 35) == (
+        "Exhaustive search ranks **a\\_1** first of 35 models. Its winner was also found by shared prefix, shared "
+        "prefix + halving. Not by halving: its best, **b**, has rank 3 under exhaustive.")
+    assert about_winners({"halving": Winner("b", None)}, 2) == (
+        "Best of 2 models: **b** (halving). The same store was not searched exhaustively: whether that finds the same "
+        "one is not known.")
+    assert about_winners({"exhaustive": Winner("a", 1)}, 2) == "Exhaustive search ranks **a** first of 2 models."
 
 
 def test_the_tree_in_words() -> None:
