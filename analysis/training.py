@@ -22,6 +22,7 @@ class TrainingRun(NamedTuple):
 
     run_id: str
     cell: str
+    environment_id: str
     params: Mapping[str, Any]
     devices: int
     device_batch_size: int
@@ -36,6 +37,11 @@ class TrainingRun(NamedTuple):
     start_up_s: float | None = None
     """From asking for the run until the clock starts: process, data, model, warm-up."""
     validation_s: float | None = None
+
+    @property
+    def group(self) -> str:
+        """Runs that are repeats of each other: a cell measured in two environments is two of them."""
+        return f"{self.cell}~{self.environment_id}"
 
     @property
     def method(self) -> str:
@@ -59,7 +65,7 @@ class TrainingRun(NamedTuple):
 
 
 class TrainedCell(NamedTuple):
-    """A cell over its runs. `against` is the time per image over plain training's; None where there is none alike."""
+    """A cell over its runs in one environment. `against` is the time per image over plain training's; None where there is none alike."""
 
     first: TrainingRun
     batch_s: Estimate
@@ -104,13 +110,13 @@ class Curve(NamedTuple):
     """The loss of every batch of one run, by the images seen until then."""
 
     run_id: str
-    cell: str
+    group: str
     images: Sequence[int]
     losses: Sequence[float]
 
 
 class Likeness(NamedTuple):
-    """How far apart the curves of two cells are that saw the same batches: the largest relative difference, infinite
+    """How far apart the curves of two groups are that saw the same batches: the largest relative difference, infinite
     where only one of them has a finite loss."""
 
     one: str
@@ -122,10 +128,10 @@ class Likeness(NamedTuple):
 
 
 def compare_methods(runs: Iterable[TrainingRun]) -> list[TrainedCell]:
-    """Cells in the order of their first run."""
+    """Cells in the order of their first run, each by itself in every environment."""
     cells: dict[str, list[TrainingRun]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).append(run)
+        cells.setdefault(run.group, []).append(run)
     return [_summarise(members, list(cells.values())) for members in cells.values()]
 
 
@@ -161,9 +167,12 @@ def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[li
     plain = [cell for cell in cells if cell[0].method == BASELINE]
     if not plain:
         return None, "no plain training in this sweep"
-    alike = [cell for cell in plain if _alike(cell[0], run, OWN_CHOICES)]
-    if not alike:
+    same_settings = [cell for cell in plain if _same_settings(cell[0], run, OWN_CHOICES)]
+    if not same_settings:
         return None, "plain training had other settings"
+    alike = [cell for cell in same_settings if cell[0].environment_id == run.environment_id]
+    if not alike:
+        return None, "plain training ran in another environment"
     # The same images were asked for; full batches of each size leave out a last part of them.
     same_work = [cell for cell in alike if abs(cell[0].train_images - run.train_images)
                  < max(cell[0].global_batch_size, run.global_batch_size)]
@@ -173,6 +182,10 @@ def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[li
 
 
 def _alike(one: TrainingRun, other: TrainingRun, apart_from: tuple[str, ...]) -> bool:
+    return one.environment_id == other.environment_id and _same_settings(one, other, apart_from)
+
+
+def _same_settings(one: TrainingRun, other: TrainingRun, apart_from: tuple[str, ...]) -> bool:
     names = {*one.params, *other.params} - set(apart_from)
     return all(one.params.get(name) == other.params.get(name) for name in names)
 
@@ -184,10 +197,10 @@ def published_ratio(row: Published, rows: Sequence[Published]) -> float | None:
 
 
 def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> list[Likeness]:
-    """Pairs of cells that saw the same global batches in the same order, the first run of each."""
+    """Pairs of cells that saw the same global batches in the same order and environment, the first run of each."""
     first: dict[str, Curve] = {}
     for curve in curves:
-        first.setdefault(curve.cell, curve)
+        first.setdefault(curve.group, curve)
     found = []
     for one, other in combinations(first.values(), 2):
         a, b = runs[one.run_id], runs[other.run_id]
@@ -195,7 +208,7 @@ def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> 
                 and _alike(a, b, ("method", "devices", "batch_size", "checkpoint_parallel", "profile", "threads",
                                   "workers", "train_images", "val_images")) and a.train_images == b.train_images)
         if same:
-            found.append(Likeness(one.cell, other.cell, _largest_gap(one.losses, other.losses),
+            found.append(Likeness(one.group, other.group, _largest_gap(one.losses, other.losses),
                                   a.devices != b.devices and bool(a.batch_norms or b.batch_norms)))
     return found
 

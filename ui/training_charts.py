@@ -86,8 +86,8 @@ def loss_frame(curves: Sequence[Curve], labels: dict[str, str]) -> pd.DataFrame:
     """One curve per cell: its first run."""
     first: dict[str, Curve] = {}
     for curve in curves:
-        first.setdefault(curve.cell, curve)
-    return pd.DataFrame([{"cell": labels[curve.cell], "images": images, "loss": loss, RUN_IDS: curve.run_id}
+        first.setdefault(curve.group, curve)
+    return pd.DataFrame([{"cell": labels[curve.group], "images": images, "loss": loss, RUN_IDS: curve.run_id}
                          for curve in first.values() for images, loss in zip(curve.images, curve.losses, strict=True)],
                         columns=["cell", "images", "loss", RUN_IDS])
 

@@ -21,7 +21,7 @@ from analysis.training import (
 )
 from store.published import STUDIES
 from ui.figure import draw_figure, draw_rows_button
-from ui.frame import safe
+from ui.frame import draw_compare, safe
 from ui.training_charts import (
     Label,
     efficiency_bars,
@@ -55,16 +55,26 @@ def draw_endings(endings: Sequence[tuple[str, str, int]]) -> None:
         st.caption(f"Not in the figures: {said}{' …' if len(endings) > 6 else ''}. They are on the Runs page.")
 
 
+def draw_environments(runs: Sequence[TrainingRun], sweep_id: str) -> None:
+    """A sweep that was resumed after an upgrade is two measurements."""
+    if (count := len({run.environment_id for run in runs})) > 1:
+        st.warning(f"These runs were measured in {count} environments, as happens when a sweep is resumed after an "
+                   "upgrade. They are neither pooled nor compared across them. Compare shows what differs.")
+        draw_compare([sweep_id], "See what differs")
+
+
 def make_label(runs: Sequence[TrainingRun]) -> Label:
-    """Cells by method and devices, and by whatever else sets them apart within the sweep."""
+    """Cells by method and devices, and by whatever else sets them apart within the sweep, the environment too."""
     names = [name for name in runs[0].params if name not in ("method", "devices")
              and len({repr(run.params.get(name)) for run in runs}) > 1]
+    several = len({run.environment_id for run in runs}) > 1
 
     def label(run: TrainingRun) -> str:
         devices = f"{run.devices} {'device' if run.devices == 1 else 'devices'}"
         recomputes = run.method in ("dp", "ddp", "fsdp") and run.params.get("checkpoint_parallel")
         method = f"{run.method}, checkpointed" if recomputes else run.method
-        return ", ".join([method, devices, *(f"{name}={run.params.get(name)}" for name in names)])
+        return ", ".join([method, devices, *(f"{name}={run.params.get(name)}" for name in names),
+                          *([f"environment {run.environment_id[:8]}"] if several else [])])
 
     return label
 
@@ -196,7 +206,7 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
     if not ended:
         return "No curve ends with a finite loss: every training ran away."
     lowest = min(ended, key=lambda curve: curve.losses[-1])
-    sentence = (f"The last loss is lowest for **{safe(labels[lowest.cell])}**: {number(lowest.losses[-1])} after "
+    sentence = (f"The last loss is lowest for **{safe(labels[lowest.group])}**: {number(lowest.losses[-1])} after "
                 f"{number(lowest.images[-1])} images, from {number(lowest.losses[0])}.")
     if not likeness:
         return sentence + " No two methods saw the same global batches, so no curves should agree."

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from engine.people import annotate
 from store.database import Store
+from tests.store.journal_builder import Script
 from ui.units import seconds
 
 PAGE = "pages/Training.py"
@@ -128,3 +129,17 @@ def test_without_a_finished_run_the_published_figures_are_there(filled: Lab) -> 
 def test_an_empty_lab_offers_the_small_preset(lab: Lab) -> None:
     page = draw(PAGE)
     assert "Nothing has been trained yet" in text(page) and len(page.dataframe) == 1
+
+
+def test_a_sweep_of_two_environments_says_why_there_is_no_ratio(lab: Lab) -> None:
+    script = Script(lab.home, experiment="training")
+    for cell, method in enumerate(("baseline", "checkpointing")):
+        script.begin(planned_runs=2, environment_id=f"torch-{cell}")
+        script.run(cell, asked={"seed": 0, "method": method}, metrics={"actual_epoch_s": 1.0 + cell},
+                   effective={"devices": 1, "batch_size": 8, "global_batch_size": 8, "train_images": 32})
+    script.end().write()
+    page = draw(PAGE, sweep=script.sweep_id)
+    assert "measured in 2 environments" in page.warning[0].value
+    assert "Nothing is compared with plain training: plain training ran in another environment." in text(page)
+    assert list(page.dataframe[0].value["Method"]) == ["baseline, 1 device, environment torch-0",
+                                                       "checkpointing, 1 device, environment torch-1"]
