@@ -18,6 +18,7 @@ from engine.predictions import keep, key_of, read_kept
 from engine.queue import editing, enqueue
 from engine.settings import Precision
 from predicting import ask_for
+from tests.store.journal_builder import Script
 from ui.memory_limits_view import GPUS_GIB, KEPT_FREE_GIB, PRECISIONS
 from ui.units import seconds, size
 
@@ -78,7 +79,7 @@ def test_what_the_runs_show_is_said_first(filled: Lab) -> None:
 
 
 def test_two_steps_are_compared_at_their_peaks(filled: Lab) -> None:
-    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), cell="0", **{"with": "1"})
+    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), cell="revnet_3.plain.1", **{"with": "revnet_3.reversible.1"})
     found = rows(filled)
     plain, reversible = found["revnet_3", "plain"], found["revnet_3", "reversible"]
     peaks = {run["run_id"]: open_keeper().store.cursor().execute(
@@ -94,6 +95,32 @@ def test_two_steps_are_compared_at_their_peaks(filled: Lab) -> None:
     for name in ("activations", "temporaries", "gradients"):
         assert table.loc[name, "revnet_3, plain"] == size(plain["metrics"][f"peak_{name}_bytes"])
         assert table.loc[name, "revnet_3, reversible"] == size(reversible["metrics"][f"peak_{name}_bytes"])
+
+
+def test_a_link_keeps_its_cell_when_more_cells_come(filled: Lab) -> None:
+    sweeps, shown = [sweep_id(filled, "revnets"), sweep_id(filled, "resnets")], f"Run {_run_of(filled, 'revnet_9')}."
+    for chosen in (sweeps[:1], sweeps):
+        page = draw(PAGE, sweeps=",".join(chosen), cell="revnet_9.plain.1")
+        assert shown in [caption.value.replace("\\", "") for caption in page.caption]
+
+
+def _run_of(lab: Lab, model: str) -> str:
+    return str(rows(lab)[model, "plain"]["run_id"])
+
+
+def test_a_link_keeps_its_setting_when_more_settings_come(lab: Lab) -> None:
+    """Settings come in the order of measuring: another sweep's may come first."""
+    for sweep, starts_at, batch_sizes in (("20260301-090000-bbbb", 1000.0, (2, 4)),
+                                          ("20260301-090000-aaaa", 0.0, (8,))):
+        script = Script(lab.home, sweep, "memory", starts_at).begin(planned_runs=len(batch_sizes))
+        for cell, batch_size in enumerate(batch_sizes):
+            script.run(cell, asked={"model": "resnet18", "method": "plain", "batch_size": batch_size},
+                       metrics={"peak_memory_bytes": 1000.0 * batch_size})
+        script.end().write()
+    box = draw(PAGE, sweeps="20260301-090000-bbbb").selectbox(key="choose_setting").select("batch_size=4")
+    setting = no_exception(box.run()).selectbox(key="choose_setting").value
+    page = draw(PAGE, sweeps="20260301-090000-aaaa,20260301-090000-bbbb", setting=setting, view="Memory against time")
+    assert list(page.dataframe[0].value["Batch size"])[0] == "4"
 
 
 def test_depth_has_the_published_table_beside(filled: Lab) -> None:
