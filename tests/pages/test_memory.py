@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from analysis.memory_limits import CURVE_SIZES, largest_batch
 from begin import open_keeper
+from engine.people import annotate
 from engine.predictions import keep, key_of, read_kept
 from engine.queue import editing, enqueue
 from engine.settings import Precision
@@ -206,6 +207,30 @@ def test_precision_and_blocks_are_asked_for(lab: Lab) -> None:
         assert "pending" in text(draw(PAGE, **query, **other))
 
 
+def test_a_device_of_ones_own_is_in_the_link(lab: Lab) -> None:
+    def answer(batch: int) -> float:
+        keep(lab.home, key_of(ask_for("resnet18", batch, "plain", 64)), batch * 2**30)
+        return batch * 2**30
+
+    for batch in CURVE_SIZES:
+        answer(batch)
+    fit = largest_batch(answer, 47.5 * 2**30)
+    query = {"view": "Largest batch", "predict": "resnet18", "methods": "plain", "pixels": "64"}
+    page = draw(PAGE, **query, gpu="my own GPU~48")
+    assert page.selectbox(key="choose_gpu").value == "my own GPU~48"
+    assert f"fit 47.5 GiB of my own GPU: {fit.largest} with plain" in text(page)
+    assert "fit 47.5 GiB of my own GPU" in text(no_exception(page.run())), "it stays"
+    assert [figure.name for figure in assert_replayed("Memory", **query, gpu="my own GPU~48").figures] == [
+        "predicted_batches"]
+
+
+@pytest.mark.parametrize("gpu", ["my own GPU", "my own GPU~", "~48", "my own GPU~nan", "my own GPU~inf",
+                                 "my own GPU~-4", "my own GPU~1e9", f"{'x' * 61}~48"])
+def test_a_device_that_cannot_be_is_not_offered(lab: Lab, gpu: str) -> None:
+    box = draw(PAGE, view="Largest batch", gpu=gpu).selectbox(key="choose_gpu")
+    assert len(box.options) == len(GPUS_GIB) + 1 and box.value == next(iter(GPUS_GIB))
+
+
 def test_predicting_is_refused_while_a_sweep_is_measured(lab: Lab) -> None:
     page = draw(PAGE, view="Largest batch")
     enqueue(lab.home, "20260101-000000-aaaa")
@@ -230,6 +255,16 @@ def test_an_empty_lab_offers_the_small_preset_and_the_published_table(lab: Lab) 
     page = draw(PAGE)
     assert "No training step's memory has been measured yet" in text(page)
     assert len(page.dataframe[0].value) == 7
+
+
+def test_an_archived_sweep_is_offered_only_where_the_link_asks_for_it(filled: Lab) -> None:
+    archived, other = sweep_id(filled, "revnets"), sweep_id(filled, "resnets")
+    annotate(filled.home, [archived], "archive")
+    assert draw(PAGE).multiselect(key="choose_sweeps").value == [other]
+    page = draw(PAGE, sweeps=archived)
+    assert page.multiselect(key="choose_sweeps").value == [archived] and "revnet_9" in text(page)
+    page = no_exception(page.multiselect(key="choose_sweeps").select(other).run())
+    assert page.multiselect(key="choose_sweeps").value == [archived, other] and "adjusted" in text(page)
 
 
 def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab) -> None:
