@@ -65,7 +65,8 @@ class TrainingRun(NamedTuple):
 
 
 class TrainedCell(NamedTuple):
-    """A cell over its runs in one environment. `against` is the time per image over plain training's; None where there is none alike."""
+    """A cell over its runs in one environment. `against` is the time per image over plain training's; None
+    where there is none alike."""
 
     first: TrainingRun
     batch_s: Estimate

@@ -116,10 +116,10 @@ def _edit_table(first: Mapping[str, float]) -> dict[str, float]:
     with st.expander("Memory of devices: change, add or remove rows"):
         st.caption("About what drivers leave to programs, less than the maker's figure. torch.cuda.mem_get_info() "
                    "tells your own.")
-        edited = st.data_editor(pd.DataFrame(first.items(), columns=["Device", "GiB"]), num_rows="dynamic", hide_index=True, key="gpu_table",
-                                column_config={"Device": st.column_config.TextColumn(max_chars=LONGEST_NAME),
-                                               "GiB": st.column_config.NumberColumn(
-                                                   min_value=LEAST_GIB, max_value=MOST_GIB, format="%.2f")})
+        columns = {"Device": st.column_config.TextColumn(max_chars=LONGEST_NAME),
+                   "GiB": st.column_config.NumberColumn(min_value=LEAST_GIB, max_value=MOST_GIB, format="%.2f")}
+        edited = st.data_editor(pd.DataFrame(first.items(), columns=list(columns)), num_rows="dynamic",
+                                hide_index=True, key="gpu_table", column_config=columns)
     rows = edited.dropna()
     return {str(name): float(gib) for name, gib in zip(rows["Device"], rows["GiB"], strict=True) if str(name).strip()}
 

@@ -23,7 +23,8 @@ def ratio_frame(cells: Sequence[TrainedCell], published: Sequence[Published], la
              "high": cell.against.high, "verdict": cell.against.verdict + other_batch_text(cell),
              RUN_IDS: join_ids(cell.run_ids)} for cell in cells if cell.against]
     rows += [{"cell": _published_label(row), "source": STUDY, "ratio": ratio, "low": None, "high": None,
-              "verdict": "one run, no interval", RUN_IDS: ""} for row in published
+              "verdict": "one run, no interval" + (f"; {row.caveat}" if row.caveat else ""), RUN_IDS: ""}
+             for row in published
              if (ratio := published_ratio(row, published)) is not None]
     return pd.DataFrame(rows, columns=["cell", "source", "ratio", "low", "high", "verdict", RUN_IDS])
 

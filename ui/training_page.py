@@ -99,8 +99,8 @@ def draw_methods(cells: Sequence[TrainedCell], published: Sequence[Published], l
     if any(cell.against for cell in cells):
         draw_figure(about_methods(cells, label), ratio_dots(frame), frame, "training_methods",
                     "Time per image over a whole epoch: own runs over the sweep's own plain training, with 95 % "
-                    f"intervals over runs; {STUDY} over its own. Ratios can be set side by side, times of two machines "
-                    "cannot.")
+                    f"intervals over runs; {STUDY} over its own, whose other methods also checkpointed (DP probably). "
+                    "Ratios can be set side by side, times of two machines cannot.")
     else:
         st.markdown(about_methods(cells, label))
     own = own_table(cells, label)
@@ -167,9 +167,9 @@ def draw_published(published: Sequence[Published]) -> None:
     st.markdown(f"**Published by {STUDY}** on {STUDIES[STUDY].machine}, one run each, time per image from the actual "
                 "epoch:")
     st.dataframe(published_table(published), hide_index=True, height="content", alt="What seed 002 published")
-    st.caption("Not like for like: its methods had different batches per device, and DDP's script also checkpointed. "
-               "Its checkpointing and DP epochs took less than their own estimates: those times per batch are not the "
-               "epoch's.")
+    st.caption("Not like for like: its methods had different batches per device, DDP also checkpointed and DP probably "
+               "did, and a model that trains only its last layer does less work. Its checkpointing and DP epochs took "
+               "less than their own estimates: those times per batch are not the epoch's.")
 
 
 def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:

@@ -119,7 +119,8 @@ def test_a_loss_that_is_not_finite_is_a_difference(losses: list[float], differen
     assert pair.difference == difference
     both = [Curve(one.run_id, one.group, [16, 32], [2.0, math.nan]) for one in runs]
     assert compare_curves(both, {one.run_id: one for one in runs})[0].difference == 0
-    assert about_losses([curves[0], both[1]], [pair], {"plain~one": "plain", "two~one": "ddp"}).startswith("The last loss is")
+    labels = {"plain~one": "plain", "two~one": "ddp"}
+    assert about_losses([curves[0], both[1]], [pair], labels).startswith("The last loss is")
     assert "ran away" in about_losses(both, [], {})
 
 

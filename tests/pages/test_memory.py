@@ -121,7 +121,7 @@ def test_a_link_keeps_its_setting_when_more_settings_come(lab: Lab) -> None:
     box = draw(PAGE, sweeps="20260301-090000-bbbb").selectbox(key="choose_setting").select("batch_size=4")
     setting = no_exception(box.run()).selectbox(key="choose_setting").value
     page = draw(PAGE, sweeps="20260301-090000-aaaa,20260301-090000-bbbb", setting=setting, view="Memory against time")
-    assert list(page.dataframe[0].value["Batch size"])[0] == "4"
+    assert page.dataframe[0].value["Batch size"][0] == "4"
 
 
 def test_depth_has_the_published_table_beside(filled: Lab) -> None:

@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from engine.people import annotate
 from store.database import Store
 from tests.store.journal_builder import Script
+from ui.replay import replay
 from ui.units import seconds
 
 PAGE = "pages/Training.py"
@@ -110,7 +111,18 @@ def test_the_published_table_has_global_batches_and_ratios_per_image(filled: Lab
     assert list(published["Global batch"]) == [512, 1500, 2500, 3000]
     assert list(published["Per device"]) == [512, 1500, 1250, 1500]
     assert list(published["To plain"]) == ["plain", *(f"{actual / 187:.2f}" for actual in (125, 127, 96))]
-    assert "last layer" in published.loc["checkpointing, 1 device", "To know"]
+    know = published["To know"]
+    assert know["baseline, 1 device"] == "–" and know["checkpointing, 1 device"] == "trained only its last layer"
+    assert know["dp, 2 devices"].startswith("probably checkpointed: its table says not")
+    assert know["ddp, 2 devices"].startswith("checkpointed: its script does so by default")
+    assert all("checkpointed model trained only its last layer" in know[f"{method}, 2 devices"]
+               for method in ("dp", "ddp"))
+
+
+def test_a_published_ratio_has_its_caveat_wherever_the_chart_goes(filled: Lab) -> None:
+    sweeps = {sweep["name"]: sweep["sweep_id"] for sweep in filled.json("sweeps")["sweeps"]}
+    rows = replay("Training", {"sweep": sweeps["methods"]}, "training_methods").figures[0].rows.set_index("cell")
+    assert "last layer" in rows.loc["ddp, 2 devices (seed 002)", "verdict"]
 
 
 def test_an_archived_sweep_is_offered_only_where_the_link_asks_for_it(filled: Lab) -> None:
