@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from analysis.comparison import Estimate, Ratio, compare, estimate
@@ -14,6 +15,10 @@ from analysis.comparison import Estimate, Ratio, compare, estimate
 BASELINE = "baseline"
 OWN_CHOICES = ("method", "devices", "batch_size", "checkpoint_parallel", "seed", "profile")
 """What a method may choose for itself: two cells that differ in anything else are not compared."""
+ALIKE = 1e-3
+"""Losses closer than this share of them agree: what is left is rounding, summed in another order."""
+SMOOTHED = 20
+"""Over this part of a curve its losses are averaged."""
 NOT_FOR_EFFICIENCY = ("devices", "seed", "profile")
 
 
@@ -42,6 +47,10 @@ class TrainingRun(NamedTuple):
     def group(self) -> str:
         """Runs that are repeats of each other: a cell measured in two environments is two of them."""
         return f"{self.cell}~{self.environment_id}"
+
+    @property
+    def model(self) -> str:
+        return str(self.params.get("model"))
 
     @property
     def method(self) -> str:
@@ -126,6 +135,8 @@ class Likeness(NamedTuple):
     own_statistics: bool = False
     """The batches were split over other numbers of devices, and the model has batch norm: each device has statistics
     of its own share, so that the curves need not agree."""
+    alike_images: int = 0
+    """Images until the first batch whose losses do not agree."""
 
 
 def compare_methods(runs: Iterable[TrainingRun]) -> list[TrainedCell]:
@@ -209,16 +220,26 @@ def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> 
                 and _alike(a, b, ("method", "devices", "batch_size", "checkpoint_parallel", "profile", "threads",
                                   "workers", "train_images", "val_images")) and a.train_images == b.train_images)
         if same:
-            found.append(Likeness(one.group, other.group, _largest_gap(one.losses, other.losses),
-                                  a.devices != b.devices and bool(a.batch_norms or b.batch_norms)))
+            gaps = _gaps(one.losses, other.losses)
+            agreeing = takewhile(lambda pair: pair[1] <= ALIKE, zip(one.images, gaps, strict=False))
+            found.append(Likeness(one.group, other.group, max(gaps, default=0.0),
+                                  a.devices != b.devices and bool(a.batch_norms or b.batch_norms),
+                                  max((images for images, _ in agreeing), default=0)))
     return found
 
 
-def _largest_gap(one: Sequence[float], other: Sequence[float]) -> float:
-    """Relative. The same batches give as many losses: where some are missing they were not finite."""
+def _gaps(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Relative, batch by batch; infinite where only one is finite. The same batches give as many losses: where some are
+    missing they were not finite."""
     if len(one) != len(other):
-        return math.inf
-    pairs = [(x, y) for x, y in zip(one, other, strict=True) if math.isfinite(x) or math.isfinite(y)]
-    if not all(math.isfinite(x) and math.isfinite(y) for x, y in pairs):
-        return math.inf
-    return max((abs(x - y) / abs(x) for x, y in pairs if x), default=0.0)
+        return [math.inf]
+    return [0.0 if not (math.isfinite(x) or math.isfinite(y)) else
+            math.inf if not (math.isfinite(x) and math.isfinite(y)) else abs(x - y) / abs(x) if x else 0.0
+            for x, y in zip(one, other, strict=True)]
+
+
+def smooth(losses: Sequence[float]) -> list[float]:
+    """The mean of each loss and those before it, over a twentieth of the curve: single batches differ by more than a
+    few steps teach."""
+    width = max(1, len(losses) // SMOOTHED)
+    return [fmean(losses[max(0, end - width):end]) for end in range(1, len(losses) + 1)]

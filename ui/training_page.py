@@ -10,7 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from analysis.comparison import Estimate, Ratio
+from analysis.memory import count_layers, family_of
 from analysis.training import (
+    ALIKE,
     BASELINE,
     Curve,
     Likeness,
@@ -37,14 +39,14 @@ from ui.training_charts import (
 from ui.units import number, seconds
 
 STUDY = "seed 002"
-ALIKE = 1e-3
-"""Curves closer than this agree: what is left is rounding, summed in another order."""
 
 
 def in_order(runs: Sequence[TrainingRun]) -> list[TrainingRun]:
-    """As seed 002 lists its methods, then by devices and batch."""
-    known = {method: place for place, method in enumerate((BASELINE, "checkpointing", "dp", "ddp", "fsdp"))}
-    return sorted(runs, key=lambda run: (known.get(run.method, len(known)), run.devices, run.device_batch_size))
+    """By model, the deepest of a kind last; then as seed 002 lists its methods, by devices and batch."""
+    known = {method: place for place, method in
+             enumerate((BASELINE, "checkpointing", "reversible", "dp", "ddp", "fsdp"))}
+    return sorted(runs, key=lambda run: (family_of(run.model) or run.model, count_layers(run.model) or 0,
+                                         known.get(run.method, len(known)), run.devices, run.device_batch_size))
 
 
 def draw_endings(endings: Sequence[tuple[str, str, int]]) -> None:
@@ -198,7 +200,9 @@ def draw_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: d
         st.caption("These runs kept no losses.")
         return
     draw_figure(about_losses(curves, likeness, labels), loss_lines(frame), frame, "training_loss",
-                "The first run of each cell; the loss of the global batch, as it was met in training.")
+                "The first run of each cell; the loss of the global batch, as it was met in training, and over it the "
+                "mean of a twentieth of the epoch. Rounding in another order grows from step to step, so that methods "
+                "that train alike may part late; a wrong gradient shows in the first batches.")
 
 
 def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: dict[str, str]) -> str:
@@ -221,6 +225,8 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
     if math.isinf(worst.difference):
         return f"{sentence}; {pair} do not: only one of them has a finite loss throughout."
     sentence += f"; furthest apart are {pair}, by {worst.difference:.2g} of the loss."
+    if worst.difference > ALIKE and worst.alike_images:
+        sentence += f" They agree up to {number(worst.alike_images)} images."
     if worst.difference > ALIKE and worst.own_statistics:
         sentence += (" That is batch norm: each device takes the statistics of its own share of the batch. With "
                      "norm=group one and several devices train alike.")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.training import Curve, Published, TrainingRun, compare_curves, compare_methods, published_ratio
+from analysis.training import Curve, Published, TrainingRun, compare_curves, compare_methods, published_ratio, smooth
 from ui.training_charts import loss_frame
-from ui.training_page import about_losses, about_methods, make_label, own_table
+from ui.training_page import about_losses, about_methods, in_order, make_label, own_table
 
 
 def run(cell: str, epoch_s: float, method: str = "baseline", devices: int = 1, batch: int = 16, images: int = 160,
@@ -107,6 +107,30 @@ def test_curves_are_compared_where_the_batches_were_the_same() -> None:
               for one, losses in zip(runs, ([2.0, 1.0], [2.0, 1.1], [5.0, 5.0]), strict=True)]
     (pair,) = compare_curves(curves, {one.run_id: one for one in runs})
     assert (pair.one, pair.other) == ("plain~one", "two~one") and pair.difference == pytest.approx(0.1)
+
+
+def test_curves_that_part_late_say_how_far_they_agree() -> None:
+    """As rounding does that every step passes on."""
+    runs = [run("plain", 1.0), run("reversible", 1.0, "reversible")]
+    curves = [Curve(one.run_id, one.group, [16, 32, 48, 64], losses) for one, losses in
+              zip(runs, ([4.0, 3.0, 2.0, 1.0], [4.0, 3.0001, 2.1, 1.0]), strict=True)]
+    (pair,) = likeness = compare_curves(curves, {one.run_id: one for one in runs})
+    assert (pair.difference, pair.alike_images) == (pytest.approx(0.05), 32)
+    said = about_losses(curves, likeness, {one.group: one.cell for one in runs})
+    assert said.endswith("by 0.05 of the loss. They agree up to 32 images.")
+
+
+def test_many_losses_have_a_running_mean() -> None:
+    assert smooth([3.0, 1.0, 2.0]) == [3.0, 1.0, 2.0]
+    noisy = [2.0 + (-1) ** number for number in range(80)]
+    assert smooth(noisy)[:3] == [3.0, 2.0, pytest.approx(7 / 3)] and smooth(noisy)[3:] == [2.0] * 77
+
+
+def test_models_stand_together_by_depth_and_methods_in_their_order() -> None:
+    runs = [run(f"{model} {method}", 1.0, method, model=model) for method in ("reversible", "baseline")
+            for model in ("revnet_18", "adjusted_resnet18", "revnet_3")]
+    assert [one.cell for one in in_order(runs)][2:] == [
+        "revnet_3 baseline", "revnet_3 reversible", "revnet_18 baseline", "revnet_18 reversible"]
 
 
 @pytest.mark.parametrize(("losses", "difference"), [
