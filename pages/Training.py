@@ -24,7 +24,7 @@ published = lab.keeper.once("published training", lambda: published_training(lab
 asked = str(st.query_params.get("sweep", ""))[:200]
 sweeps = lab.keeper.once(("training sweeps", asked), lambda: training_sweeps(lab.ask, asked))
 if sweeps.empty:
-    empty_state("Nothing has been trained yet. The small preset takes under a minute: plain, checkpointing, DDP "
+    empty_state("Nothing has been trained yet. The small preset takes about a minute: plain, checkpointing, DDP "
                 "and FSDP.", "Launch the training methods", "pages/Launch.py",
                 query={"preset": "seed-002-training-small"})
     draw_published(published)

@@ -105,7 +105,7 @@ def loss_lines(frame: pd.DataFrame) -> alt.LayerChart:
         x=alt.X("images:Q", title="Images trained on", axis=alt.Axis(labelOverlap=True)),
         color=alt.Color("cell:N", title=None, sort=cells, scale=alt.Scale(domain=cells, range=SERIES),
                         legend=alt.Legend(orient="top", columns=2, labelLimit=300, symbolType="stroke",
-                                          symbolStrokeWidth=3)),
+                                          symbolStrokeWidth=3, symbolOpacity=1)),
         tooltip=[alt.Tooltip("cell:N", title="Method"), alt.Tooltip("images:Q", title="Images"),
                  alt.Tooltip("loss:Q", title="Loss", format=".5~g"),
                  alt.Tooltip("mean_loss:Q", title="Mean loss", format=".5~g")])

@@ -169,9 +169,10 @@ def draw_published(published: Sequence[Published]) -> None:
     st.markdown(f"**Published by {STUDY}** on {STUDIES[STUDY].machine}, one run each, time per image from the actual "
                 "epoch:")
     st.dataframe(published_table(published), hide_index=True, height="content", alt="What seed 002 published")
-    st.caption("Not like for like: its methods had different batches per device, DDP also checkpointed and DP probably "
-               "did, and a model that trains only its last layer does less work. Its checkpointing and DP epochs took "
-               "less than their own estimates: those times per batch are not the epoch's.")
+    caveats = "".join(f" {row.method}: {row.caveat}." for row in published if row.caveat)
+    st.caption("Not like for like: its methods had different batches per device, and a model that trains only its last "
+               f"layer does less work.{safe(caveats)} Its checkpointing and DP epochs took less than their own "
+               "estimates: those times per batch are not the epoch's.")
 
 
 def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:
@@ -200,9 +201,9 @@ def draw_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: d
         st.caption("These runs kept no losses.")
         return
     draw_figure(about_losses(curves, likeness, labels), loss_lines(frame), frame, "training_loss",
-                "The first run of each cell; the loss of the global batch, as it was met in training, and over it the "
-                "mean of a twentieth of the epoch. Rounding in another order grows from step to step, so that methods "
-                "that train alike may part late; a wrong gradient shows in the first batches.")
+                "The first run of each cell; the loss of the global batch, as it was met in training; where there are "
+                "many batches, the mean over a twentieth of them. Rounding differs between methods and grows from step "
+                "to step, so that methods that train alike may part late; a wrong gradient shows in the first batches.")
 
 
 def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: dict[str, str]) -> str:

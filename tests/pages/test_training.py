@@ -107,11 +107,13 @@ def test_the_page_says_what_the_rows_say(filled: Lab) -> None:
 
 
 def test_the_published_table_has_global_batches_and_ratios_per_image(filled: Lab) -> None:
-    published = open_page(filled, "methods").dataframe[1].value.set_index("Method")
+    page = open_page(filled, "methods")
+    published = page.dataframe[1].value.set_index("Method")
     assert list(published["Global batch"]) == [512, 1500, 2500, 3000]
     assert list(published["Per device"]) == [512, 1500, 1250, 1500]
     assert list(published["To plain"]) == ["plain", *(f"{actual / 187:.2f}" for actual in (125, 127, 96))]
     know = published["To know"]
+    assert f"dp: {know['dp, 2 devices']}. ddp: {know['ddp, 2 devices']}." in text(page)
     assert know["baseline, 1 device"] == "–" and know["checkpointing, 1 device"] == "trained only its last layer"
     assert know["dp, 2 devices"].startswith("probably checkpointed: its table says not")
     assert know["ddp, 2 devices"].startswith("checkpointed: its script does so by default")
