@@ -69,6 +69,11 @@ class MemoryCell(NamedTuple):
     runs: Sequence[MemoryRun]
 
     @property
+    def name(self) -> str:
+        """Stays the same when the sweep grows: links know the cell by it."""
+        return f"{self.model}.{self.method}.{self.blocks}"
+
+    @property
     def peak(self) -> Estimate:
         return estimate([run.peak_bytes for run in self.runs])
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from analysis.comparison import Estimate, Ratio, compare, estimate
@@ -14,6 +15,10 @@ from analysis.comparison import Estimate, Ratio, compare, estimate
 BASELINE = "baseline"
 OWN_CHOICES = ("method", "devices", "batch_size", "checkpoint_parallel", "seed", "profile")
 """What a method may choose for itself: two cells that differ in anything else are not compared."""
+ALIKE = 1e-3
+"""Losses closer than this share of them agree: what is left is rounding, summed in another order."""
+SMOOTHED = 20
+"""Over this part of a curve its losses are averaged."""
 NOT_FOR_EFFICIENCY = ("devices", "seed", "profile")
 
 
@@ -22,6 +27,7 @@ class TrainingRun(NamedTuple):
 
     run_id: str
     cell: str
+    environment_id: str
     params: Mapping[str, Any]
     devices: int
     device_batch_size: int
@@ -36,6 +42,15 @@ class TrainingRun(NamedTuple):
     start_up_s: float | None = None
     """From asking for the run until the clock starts: process, data, model, warm-up."""
     validation_s: float | None = None
+
+    @property
+    def group(self) -> str:
+        """Runs that are repeats of each other: a cell measured in two environments is two of them."""
+        return f"{self.cell}~{self.environment_id}"
+
+    @property
+    def model(self) -> str:
+        return str(self.params.get("model"))
 
     @property
     def method(self) -> str:
@@ -59,7 +74,8 @@ class TrainingRun(NamedTuple):
 
 
 class TrainedCell(NamedTuple):
-    """A cell over its runs. `against` is the time per image over plain training's; None where there is none alike."""
+    """A cell over its runs in one environment. `against` is the time per image over plain training's; None
+    where there is none alike."""
 
     first: TrainingRun
     batch_s: Estimate
@@ -104,13 +120,13 @@ class Curve(NamedTuple):
     """The loss of every batch of one run, by the images seen until then."""
 
     run_id: str
-    cell: str
+    group: str
     images: Sequence[int]
     losses: Sequence[float]
 
 
 class Likeness(NamedTuple):
-    """How far apart the curves of two cells are that saw the same batches: the largest relative difference, infinite
+    """How far apart the curves of two groups are that saw the same batches: the largest relative difference, infinite
     where only one of them has a finite loss."""
 
     one: str
@@ -119,13 +135,15 @@ class Likeness(NamedTuple):
     own_statistics: bool = False
     """The batches were split over other numbers of devices, and the model has batch norm: each device has statistics
     of its own share, so that the curves need not agree."""
+    alike_images: int = 0
+    """Images until the first batch whose losses do not agree."""
 
 
 def compare_methods(runs: Iterable[TrainingRun]) -> list[TrainedCell]:
-    """Cells in the order of their first run."""
+    """Cells in the order of their first run, each by itself in every environment."""
     cells: dict[str, list[TrainingRun]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).append(run)
+        cells.setdefault(run.group, []).append(run)
     return [_summarise(members, list(cells.values())) for members in cells.values()]
 
 
@@ -161,9 +179,12 @@ def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[li
     plain = [cell for cell in cells if cell[0].method == BASELINE]
     if not plain:
         return None, "no plain training in this sweep"
-    alike = [cell for cell in plain if _alike(cell[0], run, OWN_CHOICES)]
-    if not alike:
+    same_settings = [cell for cell in plain if _same_settings(cell[0], run, OWN_CHOICES)]
+    if not same_settings:
         return None, "plain training had other settings"
+    alike = [cell for cell in same_settings if cell[0].environment_id == run.environment_id]
+    if not alike:
+        return None, "plain training ran in another environment"
     # The same images were asked for; full batches of each size leave out a last part of them.
     same_work = [cell for cell in alike if abs(cell[0].train_images - run.train_images)
                  < max(cell[0].global_batch_size, run.global_batch_size)]
@@ -173,6 +194,10 @@ def _find_baseline(run: TrainingRun, cells: list[list[TrainingRun]]) -> tuple[li
 
 
 def _alike(one: TrainingRun, other: TrainingRun, apart_from: tuple[str, ...]) -> bool:
+    return one.environment_id == other.environment_id and _same_settings(one, other, apart_from)
+
+
+def _same_settings(one: TrainingRun, other: TrainingRun, apart_from: tuple[str, ...]) -> bool:
     names = {*one.params, *other.params} - set(apart_from)
     return all(one.params.get(name) == other.params.get(name) for name in names)
 
@@ -184,10 +209,10 @@ def published_ratio(row: Published, rows: Sequence[Published]) -> float | None:
 
 
 def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> list[Likeness]:
-    """Pairs of cells that saw the same global batches in the same order, the first run of each."""
+    """Pairs of cells that saw the same global batches in the same order and environment, the first run of each."""
     first: dict[str, Curve] = {}
     for curve in curves:
-        first.setdefault(curve.cell, curve)
+        first.setdefault(curve.group, curve)
     found = []
     for one, other in combinations(first.values(), 2):
         a, b = runs[one.run_id], runs[other.run_id]
@@ -195,16 +220,26 @@ def compare_curves(curves: Iterable[Curve], runs: Mapping[str, TrainingRun]) -> 
                 and _alike(a, b, ("method", "devices", "batch_size", "checkpoint_parallel", "profile", "threads",
                                   "workers", "train_images", "val_images")) and a.train_images == b.train_images)
         if same:
-            found.append(Likeness(one.cell, other.cell, _largest_gap(one.losses, other.losses),
-                                  a.devices != b.devices and bool(a.batch_norms or b.batch_norms)))
+            gaps = _gaps(one.losses, other.losses)
+            agreeing = takewhile(lambda pair: pair[1] <= ALIKE, zip(one.images, gaps, strict=False))
+            found.append(Likeness(one.group, other.group, max(gaps, default=0.0),
+                                  a.devices != b.devices and bool(a.batch_norms or b.batch_norms),
+                                  max((images for images, _ in agreeing), default=0)))
     return found
 
 
-def _largest_gap(one: Sequence[float], other: Sequence[float]) -> float:
-    """Relative. The same batches give as many losses: where some are missing they were not finite."""
+def _gaps(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Relative, batch by batch; infinite where only one is finite. The same batches give as many losses: where some are
+    missing they were not finite."""
     if len(one) != len(other):
-        return math.inf
-    pairs = [(x, y) for x, y in zip(one, other, strict=True) if math.isfinite(x) or math.isfinite(y)]
-    if not all(math.isfinite(x) and math.isfinite(y) for x, y in pairs):
-        return math.inf
-    return max((abs(x - y) / abs(x) for x, y in pairs if x), default=0.0)
+        return [math.inf]
+    return [0.0 if not (math.isfinite(x) or math.isfinite(y)) else
+            math.inf if not (math.isfinite(x) and math.isfinite(y)) else abs(x - y) / abs(x) if x else 0.0
+            for x, y in zip(one, other, strict=True)]
+
+
+def smooth(losses: Sequence[float]) -> list[float]:
+    """The mean of each loss and those before it, over a twentieth of the curve: single batches differ by more than a
+    few steps teach."""
+    width = max(1, len(losses) // SMOOTHED)
+    return [fmean(losses[max(0, end - width):end]) for end in range(1, len(losses) + 1)]

@@ -10,6 +10,7 @@ from ui.links import choose
 from ui.training_page import (
     draw_efficiency,
     draw_endings,
+    draw_environments,
     draw_epochs,
     draw_losses,
     draw_methods,
@@ -23,7 +24,7 @@ published = lab.keeper.once("published training", lambda: published_training(lab
 asked = str(st.query_params.get("sweep", ""))[:200]
 sweeps = lab.keeper.once(("training sweeps", asked), lambda: training_sweeps(lab.ask, asked))
 if sweeps.empty:
-    empty_state("Nothing has been trained yet. The small preset takes under a minute: plain, checkpointing, DDP "
+    empty_state("Nothing has been trained yet. The small preset takes about a minute: plain, checkpointing, DDP "
                 "and FSDP.", "Launch the training methods", "pages/Launch.py",
                 query={"preset": "seed-002-training-small"})
     draw_published(published)
@@ -41,10 +42,11 @@ if not runs:
     draw_published(published)
     st.stop()
 
+draw_environments(runs, chosen)
 label = make_label(runs)
 cells = compare_methods(in_order(runs))
 draw_methods(cells, published, label)
 draw_epochs(cells, label)
 curves = lab.keeper.once(("training losses", chosen), lambda: loss_curves(lab.ask, in_order(runs)))
-draw_losses(curves, compare_curves(curves, {run.run_id: run for run in runs}), {run.cell: label(run) for run in runs})
+draw_losses(curves, compare_curves(curves, {run.run_id: run for run in runs}), {run.group: label(run) for run in runs})
 draw_efficiency(cells, label)

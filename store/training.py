@@ -36,8 +36,9 @@ def training_sweeps(connection: duckdb.DuckDBPyConnection, also: str = "", limit
 def training_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[TrainingRun]:
     """The ok runs of a sweep in the order of measuring; one that does not say what it did is left out."""
     rows = ask(connection, """
-        WITH members AS (SELECT run_id, cell_key, noisy, started_at FROM runs WHERE sweep_id = $sweep_id
-                         AND status = 'ok' AND run_id NOT IN (SELECT target FROM deleted)),
+        WITH members AS (SELECT run_id, cell_key, coalesce(environment_id, 'unknown') AS environment_id, noisy,
+                                started_at FROM runs WHERE sweep_id = $sweep_id AND status = 'ok'
+                         AND run_id NOT IN (SELECT target FROM deleted)),
         told AS (SELECT run_id, map(list(name ORDER BY rowid) FILTER (asked IS NOT NULL),
                                     list(asked::VARCHAR ORDER BY rowid) FILTER (asked IS NOT NULL)) AS params,
                         max(effective->>'$') FILTER (name = 'device') AS device,
@@ -59,10 +60,10 @@ def training_runs(connection: duckdb.DuckDBPyConnection, sweep_id: str) -> list[
         LEFT JOIN beside USING (run_id)
         WHERE actual_epoch_s > 0 AND batch_s > 0 AND train_images > 0 AND global_batch_size > 0 AND devices > 0
         AND device_batch_size > 0 ORDER BY started_at, run_id""", {"sweep_id": sweep_id})
-    return [TrainingRun(row["run_id"], row["cell_key"], _params(row["params"], row["device"]), row["devices"],
-                        row["device_batch_size"], row["global_batch_size"], row["train_images"], row["batch_s"],
-                        row["actual_epoch_s"], row["noisy"], row["batch_norms"], row["start_up_s"],
-                        row["validation_s"]) for row in rows]
+    return [TrainingRun(row["run_id"], row["cell_key"], row["environment_id"],
+                        _params(row["params"], row["device"]), row["devices"], row["device_batch_size"],
+                        row["global_batch_size"], row["train_images"], row["batch_s"], row["actual_epoch_s"],
+                        row["noisy"], row["batch_norms"], row["start_up_s"], row["validation_s"]) for row in rows]
 
 
 def _params(asked: dict[str, str], device: str | None) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def loss_curves(connection: duckdb.DuckDBPyConnection, runs: list[TrainingRun]) 
         WHERE (total - number) % greatest(1, total // {POINTS}) = 0 GROUP BY run_id""",
                {"run_ids": [run.run_id for run in runs]})
     by_run = {row["run_id"]: row for row in rows}
-    return [Curve(run.run_id, run.cell, [number * run.global_batch_size for number in found["numbers"]],
+    return [Curve(run.run_id, run.group, [number * run.global_batch_size for number in found["numbers"]],
                   found["losses"]) for run in runs if (found := by_run.get(run.run_id))]
 
 

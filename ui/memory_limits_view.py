@@ -20,6 +20,9 @@ GPUS_GIB = {"RTX A5000": 23.7, "Quadro RTX 5000": 15.7, "T4": 14.6, "L4": 22.0, 
             "A100 40 GB": 39.4, "A100 80 GB": 79.2, "H100 80 GB": 79.1, "RTX 4090": 23.6}
 """About what the driver leaves to programs: less than the maker's name says, and drivers differ by a few tenths. The
 table on the page can be changed."""
+MACHINE = "this machine's memory"
+LEAST_GIB, MOST_GIB = 0.1, 10_000.0
+LONGEST_NAME = 60
 KEPT_FREE_GIB = 0.5
 DEFAULT_OPTIMIZER = "sgd_momentum"
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -41,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def choose_wanted(models: Mapping[str, str], optimizers: Sequence[str], machine_bytes: float) -> Wanted | None:
-    """`models` are names with their kind. All but the table's changes is in the link."""
+    """`models` are names with their kind. All of it is in the link; of the table's changes the chosen device."""
     places = st.grid(3, min_column_width=220)
     with places.cell():
         first = "resnet18" if "resnet18" in models else next(iter(models))
@@ -65,27 +68,58 @@ def choose_wanted(models: Mapping[str, str], optimizers: Sequence[str], machine_
         with places.cell():
             blocks = st.number_input("Blocks per checkpoint", 1, 1000, 1, key="blocks", bind="query-params",
                                      help="So many blocks are computed again at once.")
-    table = _gpu_table(machine_bytes)
+    devices = _offer_devices({**GPUS_GIB, MACHINE: round(machine_bytes / GIB, 2)})
     with places.cell():
-        device = choose("Device", list(table), "gpu", lambda name: f"{name} (about {table[name]:g} GiB)")
+        chosen = choose("Device", list(devices), "gpu", lambda known: "{} (about {:g} GiB)".format(*devices[known]))
+    st.session_state["chosen_device"] = chosen
     with places.cell():
         free = st.number_input("Kept free (GiB)", 0.0, 64.0, KEPT_FREE_GIB, 0.1, key="free", bind="query-params",
                                help="For the CUDA context, workspaces and a display.")
-    if not methods or device is None:
+    if not methods or chosen is None:
         st.info("Choose a device and at least one method.")
         return None
-    return Wanted(model, methods, int(side), str(optimizer), device, max(0.0, table[device] - float(free)) * GIB,
+    device, gib = devices[chosen]
+    return Wanted(model, methods, int(side), str(optimizer), device, max(0.0, gib - float(free)) * GIB,
                   str(precision), int(blocks))
 
 
-def _gpu_table(machine_bytes: float) -> dict[str, float]:
+def _offer_devices(known: Mapping[str, float]) -> dict[str, tuple[str, float]]:
+    """The table's devices by what links call them: their name, with ~ and the GiB where those are other than known."""
+    asked = st.query_params.get("gpu", "")
+    linked = _read_device(asked) if asked != st.session_state.get("chosen_device") else {}
+    if linked or "first_devices" not in st.session_state:
+        st.session_state["first_devices"] = {**known, **linked}
+    devices = {name if gib == known.get(name) else f"{name}~{gib:.10g}": (name, gib)
+               for name, gib in _edit_table(st.session_state["first_devices"]).items()}
+    before = st.session_state.get("choose_gpu")
+    if before is not None and before not in devices:  # its memory was changed in the table
+        name = next(iter(_read_device(before)), before)
+        same = [key for key, device in devices.items() if device[0] == name]
+        if same:
+            st.session_state["choose_gpu"] = same[0]
+        else:
+            del st.session_state["choose_gpu"]
+    return devices
+
+
+def _read_device(text: str) -> dict[str, float]:
+    """A link's own device; nothing where it names one by its name alone, or none that could be."""
+    name, _, gib = text.rpartition("~")
+    try:
+        found = float(gib)
+    except ValueError:
+        return {}
+    return {name: found} if name.strip() and len(name) <= LONGEST_NAME and LEAST_GIB <= found <= MOST_GIB else {}
+
+
+def _edit_table(first: Mapping[str, float]) -> dict[str, float]:
     with st.expander("Memory of devices: change, add or remove rows"):
         st.caption("About what drivers leave to programs, less than the maker's figure. torch.cuda.mem_get_info() "
                    "tells your own.")
-        known = pd.DataFrame([*GPUS_GIB.items(), ("this machine's memory", round(machine_bytes / GIB, 2))],
-                             columns=["Device", "GiB"])
-        edited = st.data_editor(known, num_rows="dynamic", hide_index=True, key="gpu_table", column_config={
-            "GiB": st.column_config.NumberColumn(min_value=0.1, max_value=10_000.0, format="%.2f")})
+        columns = {"Device": st.column_config.TextColumn(max_chars=LONGEST_NAME),
+                   "GiB": st.column_config.NumberColumn(min_value=LEAST_GIB, max_value=MOST_GIB, format="%.2f")}
+        edited = st.data_editor(pd.DataFrame(first.items(), columns=list(columns)), num_rows="dynamic",
+                                hide_index=True, key="gpu_table", column_config=columns)
     rows = edited.dropna()
     return {str(name): float(gib) for name, gib in zip(rows["Device"], rows["GiB"], strict=True) if str(name).strip()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import pandas as pd
@@ -48,14 +49,16 @@ SHOWN_SAVINGS = 4
 def choose_setting(runs: Sequence[MemoryRun]) -> str:
     """Only runs with the same setting are compared; several are told apart by what differs."""
     settings = list(dict.fromkeys(run.setting for run in runs))
-    if len(settings) == 1:
+    by_id = {sha256(setting.encode()).hexdigest()[:12]: setting for setting in settings}
+    if len(settings) == 1 and st.query_params.get("setting", *by_id) in by_id:
         return settings[0]
     read = [json.loads(setting) for setting in settings]
     apart = [name for name in read[0] if len({json.dumps(one.get(name)) for one in read}) > 1]
-    labels = {str(number): ", ".join(f"{name}={str(one.get(name))[:12]}" for name in apart)
-              for number, one in enumerate(read)}
-    return settings[int(choose("Setting", list(labels), "setting", lambda number: labels[number],
-                               help="Only runs that agree in all of this are compared.") or 0)]
+    labels = {known: ", ".join(f"{name}={str(one.get(name))[:12]}" for name in apart) or "the only one"
+              for known, one in zip(by_id, read, strict=True)}
+    chosen = choose("Setting", list(by_id), "setting", lambda known: labels[known],
+                    help="Only runs that agree in all of this are compared.")
+    return by_id[chosen] if chosen else settings[0]
 
 
 def draw_findings(cells: Sequence[MemoryCell]) -> None:
@@ -79,15 +82,16 @@ def draw_findings(cells: Sequence[MemoryCell]) -> None:
 
 def draw_step(cells: Sequence[MemoryCell], moments_of: Moments) -> None:
     """One step of a cell by category; with a second cell beside it, and what differs."""
-    labels = {str(number): cell_label(cell) for number, cell in enumerate(cells)}
+    by_name = {cell.name: cell for cell in cells}
+    labels = {name: cell_label(cell) for name, cell in by_name.items()}
     places = st.grid(2, min_column_width=280)
     with places.cell():
-        first = choose("Cell", list(labels), "cell", lambda key: labels[key]) or "0"
+        first = choose("Cell", list(labels), "cell", lambda name: labels[name]) or cells[0].name
     with places.cell():
-        others = [key for key in labels if key != first]
-        second = choose("Compared with", others, "with", lambda key: labels[key], index=None,
+        others = [name for name in labels if name != first]
+        second = choose("Compared with", others, "with", lambda name: labels[name], index=None,
                         placeholder="nothing: one step alone") if others else None
-    chosen = [cells[int(key)] for key in (first, second) if key is not None]
+    chosen = [by_name[name] for name in (first, second) if name is not None]
     steps = [(cell, moments_of(cell.runs[0].run_id)) for cell in chosen]
     missing = [cell_label(cell) for cell, moments in steps if not moments]
     if missing:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import altair as alt
 import pandas as pd
 
-from analysis.training import Curve, Published, TrainedCell, TrainingRun, published_ratio
+from analysis.training import Curve, Published, TrainedCell, TrainingRun, published_ratio, smooth
 from ui.colours import NEUTRAL, SERIES
 from ui.picking import RUN_IDS, join_ids
 
 Label = Callable[[TrainingRun], str]
 OWN, STUDY = "own runs", "seed 002, published"
 SOURCES = {OWN: SERIES[0], STUDY: SERIES[1]}
+FEW_BATCHES = 60
 ESTIMATED, ACTUAL = "estimated", "actual"
 EPOCHS = {ESTIMATED: SERIES[7], ACTUAL: SERIES[0]}
 
@@ -23,7 +24,8 @@ def ratio_frame(cells: Sequence[TrainedCell], published: Sequence[Published], la
              "high": cell.against.high, "verdict": cell.against.verdict + other_batch_text(cell),
              RUN_IDS: join_ids(cell.run_ids)} for cell in cells if cell.against]
     rows += [{"cell": _published_label(row), "source": STUDY, "ratio": ratio, "low": None, "high": None,
-              "verdict": "one run, no interval", RUN_IDS: ""} for row in published
+              "verdict": "one run, no interval" + (f"; {row.caveat}" if row.caveat else ""), RUN_IDS: ""}
+             for row in published
              if (ratio := published_ratio(row, published)) is not None]
     return pd.DataFrame(rows, columns=["cell", "source", "ratio", "low", "high", "verdict", RUN_IDS])
 
@@ -86,24 +88,35 @@ def loss_frame(curves: Sequence[Curve], labels: dict[str, str]) -> pd.DataFrame:
     """One curve per cell: its first run."""
     first: dict[str, Curve] = {}
     for curve in curves:
-        first.setdefault(curve.cell, curve)
-    return pd.DataFrame([{"cell": labels[curve.cell], "images": images, "loss": loss, RUN_IDS: curve.run_id}
-                         for curve in first.values() for images, loss in zip(curve.images, curve.losses, strict=True)],
-                        columns=["cell", "images", "loss", RUN_IDS])
+        first.setdefault(curve.group, curve)
+    return pd.DataFrame([
+        {"cell": labels[curve.group], "images": images, "loss": loss, "mean_loss": mean, RUN_IDS: curve.run_id}
+        for curve in first.values()
+        for images, loss, mean in zip(curve.images, curve.losses, smooth(curve.losses), strict=True)],
+        columns=["cell", "images", "loss", "mean_loss", RUN_IDS])
 
 
-def loss_lines(frame: pd.DataFrame) -> alt.Chart:
-    """Dashes tell curves apart that lie on each other."""
+def loss_lines(frame: pd.DataFrame) -> alt.LayerChart:
+    """Means over a few batches, where there are many, over the losses of single ones. Dashes tell curves apart that lie
+    on each other."""
     cells = list(dict.fromkeys(frame["cell"]))
-    return alt.Chart(frame).mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=25)).encode(
+    scale = alt.Scale(zero=False)
+    base = alt.Chart(frame).encode(
         x=alt.X("images:Q", title="Images trained on", axis=alt.Axis(labelOverlap=True)),
-        y=alt.Y("loss:Q", title="Loss of the global batch", scale=alt.Scale(zero=False)),
         color=alt.Color("cell:N", title=None, sort=cells, scale=alt.Scale(domain=cells, range=SERIES),
                         legend=alt.Legend(orient="top", columns=2, labelLimit=300, symbolType="stroke",
-                                          symbolStrokeWidth=3)),
-        strokeDash=alt.StrokeDash("cell:N", title=None, sort=cells, legend=None),
+                                          symbolStrokeWidth=3, symbolOpacity=1)),
         tooltip=[alt.Tooltip("cell:N", title="Method"), alt.Tooltip("images:Q", title="Images"),
-                 alt.Tooltip("loss:Q", title="Loss", format=".5~g")]).properties(height=400)
+                 alt.Tooltip("loss:Q", title="Loss", format=".5~g"),
+                 alt.Tooltip("mean_loss:Q", title="Mean loss", format=".5~g")])
+    single = base.mark_line(strokeWidth=1, opacity=0.25).encode(
+        y=alt.Y("loss:Q", title="Loss of the global batch", scale=scale))
+    points = alt.OverlayMarkDef(size=25 if frame.groupby("cell").size().max() <= FEW_BATCHES else 6)
+    means = base.mark_line(strokeWidth=2, point=points).encode(
+        y=alt.Y("mean_loss:Q", title="Loss of the global batch", scale=scale),
+        strokeDash=alt.StrokeDash("cell:N", title=None, sort=cells, legend=None))
+    # The legend is inside the height: two names a row.
+    return alt.layer(single, means).properties(height=340 + 10 * len(cells))
 
 
 def efficiency_frame(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:

@@ -10,7 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from analysis.comparison import Estimate, Ratio
+from analysis.memory import count_layers, family_of
 from analysis.training import (
+    ALIKE,
     BASELINE,
     Curve,
     Likeness,
@@ -21,7 +23,7 @@ from analysis.training import (
 )
 from store.published import STUDIES
 from ui.figure import draw_figure, draw_rows_button
-from ui.frame import safe
+from ui.frame import draw_compare, safe
 from ui.training_charts import (
     Label,
     efficiency_bars,
@@ -37,14 +39,14 @@ from ui.training_charts import (
 from ui.units import number, seconds
 
 STUDY = "seed 002"
-ALIKE = 1e-3
-"""Curves closer than this agree: what is left is rounding, summed in another order."""
 
 
 def in_order(runs: Sequence[TrainingRun]) -> list[TrainingRun]:
-    """As seed 002 lists its methods, then by devices and batch."""
-    known = {method: place for place, method in enumerate((BASELINE, "checkpointing", "dp", "ddp", "fsdp"))}
-    return sorted(runs, key=lambda run: (known.get(run.method, len(known)), run.devices, run.device_batch_size))
+    """By model, the deepest of a kind last; then as seed 002 lists its methods, by devices and batch."""
+    known = {method: place for place, method in
+             enumerate((BASELINE, "checkpointing", "reversible", "dp", "ddp", "fsdp"))}
+    return sorted(runs, key=lambda run: (family_of(run.model) or run.model, count_layers(run.model) or 0,
+                                         known.get(run.method, len(known)), run.devices, run.device_batch_size))
 
 
 def draw_endings(endings: Sequence[tuple[str, str, int]]) -> None:
@@ -55,16 +57,26 @@ def draw_endings(endings: Sequence[tuple[str, str, int]]) -> None:
         st.caption(f"Not in the figures: {said}{' …' if len(endings) > 6 else ''}. They are on the Runs page.")
 
 
+def draw_environments(runs: Sequence[TrainingRun], sweep_id: str) -> None:
+    """A sweep that was resumed after an upgrade is two measurements."""
+    if (count := len({run.environment_id for run in runs})) > 1:
+        st.warning(f"These runs were measured in {count} environments, as happens when a sweep is resumed after an "
+                   "upgrade. They are neither pooled nor compared across them. Compare shows what differs.")
+        draw_compare([sweep_id], "See what differs")
+
+
 def make_label(runs: Sequence[TrainingRun]) -> Label:
-    """Cells by method and devices, and by whatever else sets them apart within the sweep."""
+    """Cells by method and devices, and by whatever else sets them apart within the sweep, the environment too."""
     names = [name for name in runs[0].params if name not in ("method", "devices")
              and len({repr(run.params.get(name)) for run in runs}) > 1]
+    several = len({run.environment_id for run in runs}) > 1
 
     def label(run: TrainingRun) -> str:
         devices = f"{run.devices} {'device' if run.devices == 1 else 'devices'}"
         recomputes = run.method in ("dp", "ddp", "fsdp") and run.params.get("checkpoint_parallel")
         method = f"{run.method}, checkpointed" if recomputes else run.method
-        return ", ".join([method, devices, *(f"{name}={run.params.get(name)}" for name in names)])
+        return ", ".join([method, devices, *(f"{name}={run.params.get(name)}" for name in names),
+                          *([f"environment {run.environment_id[:8]}"] if several else [])])
 
     return label
 
@@ -89,8 +101,8 @@ def draw_methods(cells: Sequence[TrainedCell], published: Sequence[Published], l
     if any(cell.against for cell in cells):
         draw_figure(about_methods(cells, label), ratio_dots(frame), frame, "training_methods",
                     "Time per image over a whole epoch: own runs over the sweep's own plain training, with 95 % "
-                    f"intervals over runs; {STUDY} over its own. Ratios can be set side by side, times of two machines "
-                    "cannot.")
+                    f"intervals over runs; {STUDY} over its own, whose other methods also checkpointed (DP probably). "
+                    "Ratios can be set side by side, times of two machines cannot.")
     else:
         st.markdown(about_methods(cells, label))
     own = own_table(cells, label)
@@ -157,9 +169,10 @@ def draw_published(published: Sequence[Published]) -> None:
     st.markdown(f"**Published by {STUDY}** on {STUDIES[STUDY].machine}, one run each, time per image from the actual "
                 "epoch:")
     st.dataframe(published_table(published), hide_index=True, height="content", alt="What seed 002 published")
-    st.caption("Not like for like: its methods had different batches per device, and DDP's script also checkpointed. "
-               "Its checkpointing and DP epochs took less than their own estimates: those times per batch are not the "
-               "epoch's.")
+    caveats = "".join(f" {row.method}: {row.caveat}." for row in published if row.caveat)
+    st.caption("Not like for like: its methods had different batches per device, and a model that trains only its last "
+               f"layer does less work.{safe(caveats)} Its checkpointing and DP epochs took less than their own "
+               "estimates: those times per batch are not the epoch's.")
 
 
 def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:
@@ -188,7 +201,9 @@ def draw_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: d
         st.caption("These runs kept no losses.")
         return
     draw_figure(about_losses(curves, likeness, labels), loss_lines(frame), frame, "training_loss",
-                "The first run of each cell; the loss of the global batch, as it was met in training.")
+                "The first run of each cell; the loss of the global batch, as it was met in training; where there are "
+                "many batches, the mean over a twentieth of them. Rounding differs between methods and grows from step "
+                "to step, so that methods that train alike may part late; a wrong gradient shows in the first batches.")
 
 
 def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: dict[str, str]) -> str:
@@ -196,7 +211,7 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
     if not ended:
         return "No curve ends with a finite loss: every training ran away."
     lowest = min(ended, key=lambda curve: curve.losses[-1])
-    sentence = (f"The last loss is lowest for **{safe(labels[lowest.cell])}**: {number(lowest.losses[-1])} after "
+    sentence = (f"The last loss is lowest for **{safe(labels[lowest.group])}**: {number(lowest.losses[-1])} after "
                 f"{number(lowest.images[-1])} images, from {number(lowest.losses[0])}.")
     if not likeness:
         return sentence + " No two methods saw the same global batches, so no curves should agree."
@@ -211,6 +226,8 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
     if math.isinf(worst.difference):
         return f"{sentence}; {pair} do not: only one of them has a finite loss throughout."
     sentence += f"; furthest apart are {pair}, by {worst.difference:.2g} of the loss."
+    if worst.difference > ALIKE and worst.alike_images:
+        sentence += f" They agree up to {number(worst.alike_images)} images."
     if worst.difference > ALIKE and worst.own_statistics:
         sentence += (" That is batch norm: each device takes the statistics of its own share of the batch. With "
                      "norm=group one and several devices train alike.")

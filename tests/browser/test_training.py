@@ -13,19 +13,20 @@ from browser.driven_app import App
 from browser.windows import LaunchPage, LivePage, RunsPage, settled
 from playwright.sync_api import expect
 
-RUNS, SKIPPED = 6, 4
+RUNS, SKIPPED = 12, 8
 PROFILED = {"experiment": "memory", "grid": {"profile": [True]},
             "fixed": {"batch_size": 2, "image_size": 32, "batches": 1, "threads": 1}}
 
 
-def seconds_per_epoch(app: App, sweep_id: str) -> dict[tuple[str, str], float]:
-    """By method and devices, from the raw rows of the runs that could run here."""
+def seconds_per_epoch(app: App, sweep_id: str) -> dict[tuple[str, str, str], float]:
+    """By method, devices and batch size, from the raw rows of the runs that could run here."""
     out: Path = app.folder / "runs.csv"
     app.lab.json("export", sweep_id, "--format", "csv", "--table", "runs", "--out", str(out))
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert Counter(row["status"] for row in rows) == {"ok": RUNS, "skipped": SKIPPED}
-    return {(row["method"], row["devices"]): float(row["actual_epoch_s"]) for row in rows if row["status"] == "ok"}
+    return {(row["method"], row["devices"], row["batch_size"]): float(row["actual_epoch_s"]) for row in rows
+            if row["status"] == "ok"}
 
 
 @pytest.mark.timeout(1200)
@@ -46,12 +47,14 @@ def test_the_small_preset_from_the_empty_page_to_its_figures(app: App, visit: Vi
     page.goto(f"{app.url}/Training?sweep={sweep_id}")
     settled(page, "Training")
     took = seconds_per_epoch(app, sweep_id)
-    plain_s = took.pop(("baseline", "1"))
-    ratio = min(took.values()) / plain_s
+    plain_s = {size: took.pop(("baseline", "1", size)) for size in ("8", "16")}
+    ratio = min(epoch_s / plain_s[size] for (_, _, size), epoch_s in took.items())
     expect(page.get_by_text(re.compile(rf"{ratio:.2f} \(no interval: too few runs\) times that of plain "))
            ).to_be_visible()
-    # One device each: baseline, checkpointing, ddp and fsdp make six pairs; ddp and fsdp on two devices one more.
-    expect(page.get_by_text(re.compile("Of 7 pairs of methods with the same global batches, 7 have"))).to_be_visible()
+    # Global batches of 8: four methods on one device. Of 16: the same, with ddp and fsdp on two devices. Of 32: these.
+    pairs = 6 + 15 + 1
+    expect(page.get_by_text(re.compile(f"Of {pairs} pairs of methods with the same global batches, {pairs} have"))
+           ).to_be_visible()
     expect(page.get_by_text("needs 2 CUDA devices and this machine has 0")).to_be_visible()
     expect(LivePage(page).charts).to_have_count(4)
 

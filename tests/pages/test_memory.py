@@ -14,10 +14,12 @@ from streamlit.testing.v1 import AppTest
 
 from analysis.memory_limits import CURVE_SIZES, largest_batch
 from begin import open_keeper
+from engine.people import annotate
 from engine.predictions import keep, key_of, read_kept
 from engine.queue import editing, enqueue
 from engine.settings import Precision
 from predicting import ask_for
+from tests.store.journal_builder import Script
 from ui.memory_limits_view import GPUS_GIB, KEPT_FREE_GIB, PRECISIONS
 from ui.units import seconds, size
 
@@ -78,7 +80,7 @@ def test_what_the_runs_show_is_said_first(filled: Lab) -> None:
 
 
 def test_two_steps_are_compared_at_their_peaks(filled: Lab) -> None:
-    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), cell="0", **{"with": "1"})
+    page = draw(PAGE, sweeps=sweep_id(filled, "revnets"), cell="revnet_3.plain.1", **{"with": "revnet_3.reversible.1"})
     found = rows(filled)
     plain, reversible = found["revnet_3", "plain"], found["revnet_3", "reversible"]
     peaks = {run["run_id"]: open_keeper().store.cursor().execute(
@@ -94,6 +96,32 @@ def test_two_steps_are_compared_at_their_peaks(filled: Lab) -> None:
     for name in ("activations", "temporaries", "gradients"):
         assert table.loc[name, "revnet_3, plain"] == size(plain["metrics"][f"peak_{name}_bytes"])
         assert table.loc[name, "revnet_3, reversible"] == size(reversible["metrics"][f"peak_{name}_bytes"])
+
+
+def test_a_link_keeps_its_cell_when_more_cells_come(filled: Lab) -> None:
+    sweeps, shown = [sweep_id(filled, "revnets"), sweep_id(filled, "resnets")], f"Run {_run_of(filled, 'revnet_9')}."
+    for chosen in (sweeps[:1], sweeps):
+        page = draw(PAGE, sweeps=",".join(chosen), cell="revnet_9.plain.1")
+        assert shown in [caption.value.replace("\\", "") for caption in page.caption]
+
+
+def _run_of(lab: Lab, model: str) -> str:
+    return str(rows(lab)[model, "plain"]["run_id"])
+
+
+def test_a_link_keeps_its_setting_when_more_settings_come(lab: Lab) -> None:
+    """Settings come in the order of measuring: another sweep's may come first."""
+    for sweep, starts_at, batch_sizes in (("20260301-090000-bbbb", 1000.0, (2, 4)),
+                                          ("20260301-090000-aaaa", 0.0, (8,))):
+        script = Script(lab.home, sweep, "memory", starts_at).begin(planned_runs=len(batch_sizes))
+        for cell, batch_size in enumerate(batch_sizes):
+            script.run(cell, asked={"model": "resnet18", "method": "plain", "batch_size": batch_size},
+                       metrics={"peak_memory_bytes": 1000.0 * batch_size})
+        script.end().write()
+    box = draw(PAGE, sweeps="20260301-090000-bbbb").selectbox(key="choose_setting").select("batch_size=4")
+    setting = no_exception(box.run()).selectbox(key="choose_setting").value
+    page = draw(PAGE, sweeps="20260301-090000-aaaa,20260301-090000-bbbb", setting=setting, view="Memory against time")
+    assert page.dataframe[0].value["Batch size"][0] == "4"
 
 
 def test_depth_has_the_published_table_beside(filled: Lab) -> None:
@@ -179,6 +207,30 @@ def test_precision_and_blocks_are_asked_for(lab: Lab) -> None:
         assert "pending" in text(draw(PAGE, **query, **other))
 
 
+def test_a_device_of_ones_own_is_in_the_link(lab: Lab) -> None:
+    def answer(batch: int) -> float:
+        keep(lab.home, key_of(ask_for("resnet18", batch, "plain", 64)), batch * 2**30)
+        return batch * 2**30
+
+    for batch in CURVE_SIZES:
+        answer(batch)
+    fit = largest_batch(answer, 47.5 * 2**30)
+    query = {"view": "Largest batch", "predict": "resnet18", "methods": "plain", "pixels": "64"}
+    page = draw(PAGE, **query, gpu="my own GPU~48")
+    assert page.selectbox(key="choose_gpu").value == "my own GPU~48"
+    assert f"fit 47.5 GiB of my own GPU: {fit.largest} with plain" in text(page)
+    assert "fit 47.5 GiB of my own GPU" in text(no_exception(page.run())), "it stays"
+    assert [figure.name for figure in assert_replayed("Memory", **query, gpu="my own GPU~48").figures] == [
+        "predicted_batches"]
+
+
+@pytest.mark.parametrize("gpu", ["my own GPU", "my own GPU~", "~48", "my own GPU~nan", "my own GPU~inf",
+                                 "my own GPU~-4", "my own GPU~1e9", f"{'x' * 61}~48"])
+def test_a_device_that_cannot_be_is_not_offered(lab: Lab, gpu: str) -> None:
+    box = draw(PAGE, view="Largest batch", gpu=gpu).selectbox(key="choose_gpu")
+    assert len(box.options) == len(GPUS_GIB) + 1 and box.value == next(iter(GPUS_GIB))
+
+
 def test_predicting_is_refused_while_a_sweep_is_measured(lab: Lab) -> None:
     page = draw(PAGE, view="Largest batch")
     enqueue(lab.home, "20260101-000000-aaaa")
@@ -203,6 +255,16 @@ def test_an_empty_lab_offers_the_small_preset_and_the_published_table(lab: Lab) 
     page = draw(PAGE)
     assert "No training step's memory has been measured yet" in text(page)
     assert len(page.dataframe[0].value) == 7
+
+
+def test_an_archived_sweep_is_offered_only_where_the_link_asks_for_it(filled: Lab) -> None:
+    archived, other = sweep_id(filled, "revnets"), sweep_id(filled, "resnets")
+    annotate(filled.home, [archived], "archive")
+    assert draw(PAGE).multiselect(key="choose_sweeps").value == [other]
+    page = draw(PAGE, sweeps=archived)
+    assert page.multiselect(key="choose_sweeps").value == [archived] and "revnet_9" in text(page)
+    page = no_exception(page.multiselect(key="choose_sweeps").select(other).run())
+    assert page.multiselect(key="choose_sweeps").value == [archived, other] and "adjusted" in text(page)
 
 
 def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab) -> None:

@@ -14,6 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 from engine.people import annotate
 from store.database import Store
+from tests.store.journal_builder import Script
+from ui.replay import replay
 from ui.units import seconds
 
 PAGE = "pages/Training.py"
@@ -105,11 +107,24 @@ def test_the_page_says_what_the_rows_say(filled: Lab) -> None:
 
 
 def test_the_published_table_has_global_batches_and_ratios_per_image(filled: Lab) -> None:
-    published = open_page(filled, "methods").dataframe[1].value.set_index("Method")
+    page = open_page(filled, "methods")
+    published = page.dataframe[1].value.set_index("Method")
     assert list(published["Global batch"]) == [512, 1500, 2500, 3000]
     assert list(published["Per device"]) == [512, 1500, 1250, 1500]
     assert list(published["To plain"]) == ["plain", *(f"{actual / 187:.2f}" for actual in (125, 127, 96))]
-    assert "last layer" in published.loc["checkpointing, 1 device", "To know"]
+    know = published["To know"]
+    assert f"dp: {know['dp, 2 devices']}. ddp: {know['ddp, 2 devices']}." in text(page)
+    assert know["baseline, 1 device"] == "–" and know["checkpointing, 1 device"] == "trained only its last layer"
+    assert know["dp, 2 devices"].startswith("probably checkpointed: its table says not")
+    assert know["ddp, 2 devices"].startswith("checkpointed: its script does so by default")
+    assert all("checkpointed model trained only its last layer" in know[f"{method}, 2 devices"]
+               for method in ("dp", "ddp"))
+
+
+def test_a_published_ratio_has_its_caveat_wherever_the_chart_goes(filled: Lab) -> None:
+    sweeps = {sweep["name"]: sweep["sweep_id"] for sweep in filled.json("sweeps")["sweeps"]}
+    rows = replay("Training", {"sweep": sweeps["methods"]}, "training_methods").figures[0].rows.set_index("cell")
+    assert "last layer" in rows.loc["ddp, 2 devices (seed 002)", "verdict"]
 
 
 def test_an_archived_sweep_is_offered_only_where_the_link_asks_for_it(filled: Lab) -> None:
@@ -128,3 +143,17 @@ def test_without_a_finished_run_the_published_figures_are_there(filled: Lab) -> 
 def test_an_empty_lab_offers_the_small_preset(lab: Lab) -> None:
     page = draw(PAGE)
     assert "Nothing has been trained yet" in text(page) and len(page.dataframe) == 1
+
+
+def test_a_sweep_of_two_environments_says_why_there_is_no_ratio(lab: Lab) -> None:
+    script = Script(lab.home, experiment="training")
+    for cell, method in enumerate(("baseline", "checkpointing")):
+        script.begin(planned_runs=2, environment_id=f"torch-{cell}")
+        script.run(cell, asked={"seed": 0, "method": method}, metrics={"actual_epoch_s": 1.0 + cell},
+                   effective={"devices": 1, "batch_size": 8, "global_batch_size": 8, "train_images": 32})
+    script.end().write()
+    page = draw(PAGE, sweep=script.sweep_id)
+    assert "measured in 2 environments" in page.warning[0].value
+    assert "Nothing is compared with plain training: plain training ran in another environment." in text(page)
+    assert list(page.dataframe[0].value["Method"]) == ["baseline, 1 device, environment torch-0",
+                                                       "checkpointing, 1 device, environment torch-1"]

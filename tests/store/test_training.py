@@ -6,12 +6,34 @@ from pathlib import Path
 
 import duckdb
 
-from analysis.training import compare_methods
+from analysis.training import TrainingRun, compare_methods
 from engine.home import Home
 from store.ingest import ingest
 from store.schema import migrate
 from store.training import training_runs
 from tests.store.journal_builder import Script
+
+
+def read(script: Script, home: Home) -> list[TrainingRun]:
+    script.end().write()
+    connection = duckdb.connect(":memory:")
+    try:
+        migrate(connection)
+        ingest(connection, home)
+        return training_runs(connection, script.sweep_id)
+    finally:
+        connection.close()
+
+
+def test_a_run_knows_the_environment_of_its_session(tmp_path: Path) -> None:
+    """A sweep that was resumed after an upgrade has two."""
+    home = Home(tmp_path / "lab")
+    script = Script(home, experiment="training")
+    for cell, environment_id in enumerate(("before", "after")):
+        script.begin(planned_runs=2, environment_id=environment_id)
+        script.run(cell, asked={"method": "baseline"}, metrics={"actual_epoch_s": 1.0},
+                   effective={"devices": 1, "batch_size": 8, "global_batch_size": 8, "train_images": 32})
+    assert [run.environment_id for run in read(script, home)] == ["before", "after"]
 
 
 def test_runs_under_auto_are_compared_only_where_they_used_the_same_kind_of_device(tmp_path: Path) -> None:
@@ -24,14 +46,7 @@ def test_runs_under_auto_are_compared_only_where_they_used_the_same_kind_of_devi
                    effective={"devices": devices, "batch_size": 8, "global_batch_size": 8 * devices,
                               "train_images": 32, **({"device": used} if used else {})},
                    metrics={"actual_epoch_s": 1.0 + cell})
-    script.end().write()
-    connection = duckdb.connect(":memory:")
-    try:
-        migrate(connection)
-        ingest(connection, home)
-        runs = training_runs(connection, script.sweep_id)
-    finally:
-        connection.close()
+    runs = read(script, home)
     assert [run.params["device"] for run in runs] == ["cuda", "cpu", "cuda", "auto"]
     plain, on_cpu, on_gpu, unknown = compare_methods(runs)
     assert plain.first.method == "baseline" and on_gpu.against is not None
