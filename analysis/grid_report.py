@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.grids import Grid, varying_settings
+from analysis.grids import Grid, Plan, varying_settings
 from analysis.regret import list_missing, median_times, rank_pairs
 
 PLACE = "measured in"
 """How the environment is called among the settings that tell grids apart."""
 
 
-def report_regret(grids: Sequence[Grid], top: int, per_item: bool = False) -> dict[str, Any]:
+def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int, per_item: bool = False) -> dict[str, Any]:
     """Every grid ranked by itself; with several of them each cell says what sets its grid apart."""
     names = varying_settings(grids)
-    cells, missing, warnings = [], [], []
+    cells, missing, warnings = [], [], list(map(warn_of_unfinished, plans))
     for grid in grids:
         setting = grid_setting(grid, grids, names)
         apart = {"setting": setting} if len(grids) > 1 else {}
@@ -39,6 +39,15 @@ def grid_setting(grid: Grid, grids: Sequence[Grid], names: Sequence[str]) -> dic
     place = {PLACE: grid.place} if len({other.place for other in grids}) > 1 else {}
     question = {"experiment": grid.experiment} if len({other.experiment for other in grids}) > 1 else {}
     return {**question, **{name: grid.setting.get(name) for name in names}, **place}
+
+
+def warn_of_unfinished(plan: Plan) -> str:
+    """How far a sweep came that has not finished."""
+    far = f"{plan.ended_runs:,} of {plan.planned_runs:,} runs have ended"
+    if plan.status in ("queued", "running"):
+        return f"the sweep {plan.name} is {plan.status}: {far}, and what is missing may still come"
+    how = "failed" if plan.status == "failed" else f"was {plan.status}"
+    return f"the sweep {plan.name} {how}: {far}; resume it to measure the rest"
 
 
 def warn_of_unequal_work(grid: Grid, per_item: bool) -> str:

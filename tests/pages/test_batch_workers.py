@@ -14,7 +14,7 @@ from analysis.loading_bound import detect
 from begin import open_keeper
 from engine.importing import import_content
 from store.grids import loading_waits
-from tests.store.journal_builder import Script
+from tests.store.journal_builder import Script, annotate
 
 PAGE = "pages/Batch_and_workers.py"
 # Seconds by model and pair; three runs each, one per cent apart, so that the middle one is the median.
@@ -109,6 +109,65 @@ def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
     (row,) = frame(page, "reason").to_dict("records")
     assert (row["model"], row["batch_size"], row["workers"], row["reason"]) == ("vit_b_16", 128, 1, "no run")
     assert pd.isna(figures(draw(PAGE, sweeps=sweep_id, view="Regret and top n"))[(128, 1)].mean_regret)
+
+
+def cancelled(lab: Lab, formats: tuple[str, ...] = ("jpeg",)) -> Script:
+    """Planned for 3 models x 3 batch sizes x 2 repeats; only two models with two batch sizes were begun."""
+    script = Script(lab.home).begin(
+        planned_runs=18 * len(formats), name="cut short", fixed={"workers": 1}, repeats=2,
+        grid={"model": ["resnet18", "resnet34", "vit_b_16"], "batch_size": [8, 16, 32], "format": list(formats)})
+    begun = [(model, batch) for model in ("resnet18", "resnet34") for batch in (8, 16)]
+    for repeat in (1, 2):
+        for cell, (model, batch) in enumerate(begun):
+            script.run(cell, repeat, asked={"seed": 0, "model": model, "batch_size": batch, "workers": 1})
+    return script.end("cancelled").write()
+
+
+def test_cells_that_were_never_begun_are_missing_and_said(lab: Lab) -> None:
+    sweep_id = cancelled(lab).sweep_id
+    report = lab.json("regret", sweep_id)
+    assert "the sweep cut short was cancelled: 8 of 18 runs have ended" in report["warnings"][0]
+    gaps = {(gap["model"], gap["batch_size"]): gap["reason"] for gap in report["missing"]}
+    assert gaps == {("resnet18", 32): "not begun", ("resnet34", 32): "not begun",
+                    **{("vit_b_16", batch): "not begun" for batch in (8, 16, 32)}}
+    assert [cell["mean_regret"] for cell in report["cells"]] == [None] * 3
+    page = draw(PAGE, sweeps=sweep_id, view="Missing")
+    assert ["The sweep cut short was cancelled: 8 of 18 runs have ended; resume it" in box.value.replace("\\", "")
+            for box in page.info] == [True]
+    assert "No pair can be recommended" in shown(page) and "10 more without a time" in shown(page)
+    assert len(frame(page, "reason")) == 5 and set(frame(page, "reason")["reason"]) == {"not begun"}
+    page = draw(PAGE, sweeps=sweep_id, view="Bars", models="resnet18,resnet34", family="One model, both vary")
+    assert "for all 2 models" in shown(page) and "1 more cell has no time." in shown(page)
+
+
+def test_a_format_that_was_never_begun_is_listed_as_missing(lab: Lab) -> None:
+    page = draw(PAGE, sweeps=cancelled(lab, ("jpeg", "memmap")).sweep_id, view="Missing")
+    gaps = frame(page, "reason")
+    assert len(gaps[gaps["format"] == "memmap"]) == 9 and "##### memmap" not in shown(page)
+
+
+def test_a_deleted_run_was_begun(lab: Lab) -> None:
+    script = cancelled(lab)
+    for repeat in (1, 2):
+        annotate(lab.home, f"someone-{repeat}", (script.run_id(0, repeat), "delete", "", 1.0))
+    missing = lab.json("regret", script.sweep_id)["missing"]
+    reasons = {(gap["model"], gap["batch_size"]): gap["reason"] for gap in missing}
+    assert reasons[("resnet18", 8)] == "no run" and reasons[("vit_b_16", 8)] == "not begun"
+
+
+def test_a_link_names_a_grid_by_what_it_is(lab: Lab) -> None:
+    """Another grid that comes first must not be opened by the links of before."""
+    small = bring_in(lab, table().replace("model,", "image_size,model,", 1).replace("\nresnet18", "\n64,resnet18")
+                     .replace("\nvit_b_16", "\n96,vit_b_16"))
+    page = draw(PAGE, sweeps=small)
+    second = page.selectbox(key="choose_grid").options[1]
+    assert "image_size 96" in second
+    link = no_exception(page.selectbox(key="choose_grid").set_value(second).run()).query_params["grid"]
+    larger = bring_in(lab, table() + table(factor=2.0).partition("\n")[2])
+    open_keeper().catch_up(60)
+    page = draw(PAGE, sweeps=f"{larger},{small}", grid=link)
+    assert len(page.selectbox(key="choose_grid").options) == 3
+    assert "vit" in shown(page) and "resnet18" not in shown(page)
 
 
 def test_one_model_alone_has_its_own_answer(lab: Lab) -> None:
