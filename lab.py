@@ -378,9 +378,11 @@ def import_command(file: Path, experiment: str | None, name: str, as_json: bool)
 @click.argument("sweep_id", metavar="SWEEP")
 @click.option("--top", type=click.IntRange(1, 10_000), default=TOP, show_default=True,
               help="Count for how many models a cell is among so many fastest.")
-@click.option("--per-image", is_flag=True, help="Compare the time per image: for cells that measured unequal numbers.")
+@click.option("--per-image/--whole", default=None,
+              help="Compare the time per image, or of whole runs. Without either, as on the page: per image where "
+                   "cells measured unequal numbers of images.")
 @as_json
-def regret(sweep_id: str, top: int, per_image: bool, as_json: bool) -> None:
+def regret(sweep_id: str, top: int, per_image: bool | None, as_json: bool) -> None:
     """Which batch size and how many workers suit all models of SWEEP: mean, worst-case and total-time objective."""
     folder = find_sweep(lab_home(), sweep_id)
     with open_for_reading(folder.sweep_id) as store:

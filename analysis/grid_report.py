@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.grids import Grid, Plan, varying_settings
+from analysis.grids import Grid, Plan, beside_each_other, compares_per_item, group_id, varying_settings
 from analysis.regret import list_missing, median_times, rank_pairs
 
 PLACE = "measured in"
 """How the environment is called among the settings that tell grids apart."""
 
 
-def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int, per_item: bool = False) -> dict[str, Any]:
-    """Every grid ranked by itself; with several of them each cell says what sets its grid apart."""
+def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int,
+                  asked: bool | None = None) -> dict[str, Any]:
+    """Every grid ranked by itself; with several of them each cell says what sets its grid apart. `asked`: per item or
+    not; None is what the page begins with, which may differ between grids: then `per_image` of the whole is None."""
+    by_group = {group_id(group[0]): compares_per_item(group) if asked is None else asked
+                for group in beside_each_other(grids)}
     names = varying_settings(grids)
     cells, missing, warnings = [], [], list(map(warn_of_unfinished, plans))
     for grid in grids:
-        setting = grid_setting(grid, grids, names)
-        apart = {"setting": setting} if len(grids) > 1 else {}
+        per_item = by_group[group_id(grid)]
+        apart = {"setting": grid_setting(grid, grids, names), "per_image": per_item} if len(grids) > 1 else {}
         models = grid.models
         for row in rank_pairs(median_times(grid, models, per_item), grid.pairs, top):
             cells.append({"batch_size": row.pair.batch_size, "workers": row.pair.workers,
@@ -31,7 +35,9 @@ def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int, per_it
     if len(grids) > 1:
         warnings.append(f"{len(grids)} grids, each ranked by itself: they differ in "
                         + ", ".join(grid_setting(grids[0], grids, names)))
-    return {"top": top, "cells": cells, "missing": missing, "warnings": list(dict.fromkeys(warnings))}
+    kinds = set(by_group.values())
+    return {"top": top, "per_image": kinds.pop() if len(kinds) == 1 else None,
+            "cells": cells, "missing": missing, "warnings": list(dict.fromkeys(warnings))}
 
 
 def grid_setting(grid: Grid, grids: Sequence[Grid], names: Sequence[str]) -> dict[str, Any]:

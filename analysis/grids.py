@@ -184,6 +184,11 @@ def beside_each_other(grids: Sequence[Grid]) -> list[list[Grid]]:
     return [sorted(group, key=lambda grid: (grid.format != "jpeg", grid.format)) for group in groups.values()]
 
 
+def compares_per_item(group: Sequence[Grid]) -> bool:
+    """Whether grids that stand side by side compare like with like only per item."""
+    return any(grid.unequal_work for grid in group)
+
+
 def group_id(grid: Grid) -> str:
     """The same for grids that stand side by side, whatever others there are: links name it."""
     rest = {name: value for name, value in grid.setting.items() if name != FORMAT}

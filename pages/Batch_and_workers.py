@@ -3,7 +3,7 @@
 import streamlit as st
 
 from analysis.grid_view import view_grid
-from analysis.grids import beside_each_other, never_begun, split_grids
+from analysis.grids import beside_each_other, compares_per_item, never_begun, split_grids
 from analysis.regret import TOP
 from begin import begin
 from engine.registry import Broken, default_values, load_all
@@ -59,7 +59,7 @@ models = choose_many("Models", everyone, "models", str, everyone, follow=True)
 with st.container(horizontal=True, vertical_alignment="bottom"):
     top = int(choose_number("Top n", 1, 100, TOP, "top", width=130))
     per_item = any(grid.items() for grid in group) and st.toggle(
-        "Time per image", any(grid.unequal_work for grid in group), key="per_image", bind="query-params",
+        "Time per image", compares_per_item(group), key="per_image", bind="query-params",
         help="For cells that measured unequal numbers of images: end-to-end time divided by images, start-up included")
 shown = (*chosen, "models", *models, top, per_item)
 found = [lab.keeper.once(("grid view", grid.experiment, grid.place, str(grid.setting), *shown),

@@ -242,12 +242,24 @@ def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
     rows = ["batch_size,workers,end_to_end_s,items"]
     rows += [f"{batch},1,{batch * 0.1 * part!r},{batch * 10}" for batch in (8, 64) for part in (0.99, 1, 1.01)]
     sweep_id = bring_in(lab, "\n".join(rows) + "\n")
-    assert "unequal work" in lab.json("regret", sweep_id)["warnings"][0]
+    assert "unequal work" in lab.json("regret", sweep_id, "--whole")["warnings"][0]
     assert "80 to 640 images" in shown(draw(PAGE, sweeps=sweep_id, per_image="false"))
     page = draw(PAGE, sweeps=sweep_id)  # what compares like with like comes first
     assert "unequal" not in shown(page) and "per image" in shown(page)
-    assert [cell["mean_regret"] for cell in lab.json("regret", sweep_id, "--per-image")["cells"]] == \
-        pytest.approx([0, 0], abs=1e-9)
+    report = lab.json("regret", sweep_id)  # the command begins with what the page begins with
+    assert report["per_image"] is True and report == lab.json("regret", sweep_id, "--per-image")
+    assert [cell["mean_regret"] for cell in report["cells"]] == pytest.approx([0, 0], abs=1e-9)
+    assert lab.json("regret", sweep_id, "--whole")["per_image"] is False
+    assert "total per image" in lab.call("regret", sweep_id)[1]
+
+
+def test_where_one_grid_compares_per_image_the_other_keeps_its_whole_times(lab: Lab) -> None:
+    rows = ["image_size,batch_size,workers,end_to_end_s,items"]
+    rows += [f"{size},{batch},1,{batch * 0.1 * part!r},{batch * 10 if size == 64 else 640}"
+             for size in (64, 96) for batch in (8, 64) for part in (0.99, 1, 1.01)]
+    report = lab.json("regret", bring_in(lab, "\n".join(rows) + "\n"))
+    assert report["per_image"] is None
+    assert {(cell["setting"]["image_size"], cell["per_image"]) for cell in report["cells"]} == {(64, True), (96, False)}
 
 
 def test_cells_whose_items_are_unknown_are_missing_per_image(lab: Lab) -> None:
