@@ -11,6 +11,7 @@ from analysis.grids import Pair
 from analysis.limits import Limit, next_step
 from analysis.recommendation import Against
 from analysis.regret import best_by_objective
+from ui.findings import about_few_runs
 from ui.frame import safe
 from ui.units import seconds
 
@@ -28,8 +29,8 @@ def about_recommendation(view: GridView) -> str:
                 "choose fewer models to compare those that are there.")
     best, pair = found.best, found.best.pair
     slower = [other for other in found.others if other.slower]
-    # Where nothing is shown to be slower, being first is all that can be said.
-    ahead = "is" if slower or not found.others else "comes out"
+    # Where nothing is shown to be slower by runs enough, being first is all that can be said.
+    ahead = "is" if any(not other.ratio.caution for other in slower) or not found.others else "comes out"
     if len(view.models) == 1:
         whole = (f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)} "
                  "as geometric mean over runs.")
@@ -54,7 +55,8 @@ def about_recommendation(view: GridView) -> str:
         assert low is not None and high is not None
         sentences.append(f"{'All' if len(slower) == len(found.others) else 'The'} {len(slower)} "
                          f"{'other is' if len(slower) == 1 else 'others are'} slower, the nearest ({nearest.pair}) "
-                         f"{nearest.ratio.value:.2f} times ({low:.2f} to {high:.2f}).")
+                         f"{nearest.ratio.value:.2f} times ({low:.2f} to {high:.2f})."
+                         + about_few_runs(other.ratio for other in slower))
     return " ".join(sentences)
 
 

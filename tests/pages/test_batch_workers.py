@@ -97,6 +97,16 @@ def test_a_lower_geometric_mean_with_more_regret_is_said_as_such(lab: Lab) -> No
     assert figures(page)[(1, 1)].against_best.endswith("lower, but with more regret")
 
 
+def test_a_claim_from_two_runs_says_so(lab: Lab) -> None:
+    rows = ["batch_size,workers,end_to_end_s"] + [f"{batch},1,{batch * part!r}" for batch in (8, 16)
+                                                  for part in (0.9999, 1.0001)]
+    sweep_id = bring_in(lab, "\n".join(rows) + "\n")
+    page = draw(PAGE, sweeps=sweep_id, view="Regret and top n")
+    assert "**8/1** comes out fastest" in shown(page) and "The nearest" not in shown(page)
+    assert "1 of the differences is from two runs only: measure each cell at least three times." in shown(page)
+    assert figures(page)[(16, 1)].against_best.endswith("slower, from two runs only")
+
+
 def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
     sweep_id = bring_in(lab, table(without=(("vit_b_16", 128, 1),)))
     report = lab.json("regret", sweep_id)
