@@ -54,6 +54,8 @@ class GridRun(NamedTuple):
     phases_s: Mapping[str, float] = {}
     experiment: str = ""
     sweep_id: str = ""
+    cores: float | None = None
+    """That it was allowed to use."""
 
     @property
     def counts(self) -> bool:
@@ -101,6 +103,11 @@ class Grid:
     def imported_sweep(self) -> str | None:
         """The sweep it was imported as; None for runs of this lab."""
         return self.place.removeprefix(IMPORTED) if self.place.startswith(IMPORTED) else None
+
+    @property
+    def cores(self) -> float | None:
+        """That its runs were allowed to use; None where nobody knows."""
+        return next((run.cores for runs in self.runs.values() for run in runs if run.cores), None)
 
     def measured(self, model: str, pair: Pair) -> list[GridRun]:
         return [run for run in self.runs.get((model, pair), []) if run.counts]

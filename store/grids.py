@@ -53,8 +53,8 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
     found = []
     for run in ask(connection, f"""
             SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source,
-                   r.sweep_id, r.experiment
-            FROM runs r JOIN sweeps s USING (sweep_id)
+                   r.sweep_id, r.experiment, (e.facts->>'cores_allowed')::DOUBLE AS cores
+            FROM runs r JOIN sweeps s USING (sweep_id) LEFT JOIN environments e USING (environment_id)
             WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
         run_id = run["run_id"]
         known = numbers.get(run_id, {})
@@ -62,7 +62,8 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
         place = IMPORTED + run["sweep_id"] if run["source"] == "imported" else run["environment_id"] or "unknown"
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
-                             phases.get(run_id) or given, run["experiment"], run["sweep_id"]))
+                             phases.get(run_id) or given, run["experiment"], run["sweep_id"],
+                             run["cores"]))
     return found
 
 

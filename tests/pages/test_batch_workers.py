@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from analysis.loading_bound import detect
 from begin import open_keeper
 from engine.importing import import_content
-from store.grids import loading_waits
+from store.grids import grid_runs, loading_waits
 from tests.store.journal_builder import Script, annotate
 
 PAGE = "pages/Batch_and_workers.py"
@@ -314,6 +314,7 @@ def test_waits_are_those_of_the_first_epoch_and_the_detector_is_quoted(lab: Lab)
     page = draw(PAGE, sweeps=script.sweep_id, view="What limits it")
     waits = loading_waits(open_keeper().store.cursor(), [said, counted])
     assert {run_id: len(found) for run_id, found in waits.items()} == {said: 5, counted: 4}
+    assert {run.cores for run in grid_runs(open_keeper().store.cursor(), [script.sweep_id])} == {4.0}
     rows = {row.pair: row for row in frame(page, "limit").itertuples()}
     for run_id, pair in ((said, "8/2"), (counted, "16/2")):
         assert rows[pair].detector == detect(waits[run_id], 2).verdict
