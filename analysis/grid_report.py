@@ -8,6 +8,8 @@ from typing import Any
 from analysis.grids import Grid, Plan, beside_each_other, compares_per_item, group_id, varying_settings
 from analysis.regret import list_missing, median_times, rank_pairs
 
+NAMED = 4
+"""So many pairs are named in a sentence; the rest is counted."""
 PLACE = "measured in"
 """How the environment is called among the settings that tell grids apart."""
 
@@ -30,8 +32,7 @@ def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int,
                           "top_n": row.top_n, **apart})
         missing += [{"model": gap.model, "batch_size": gap.pair.batch_size, "workers": gap.pair.workers,
                      "reason": gap.reason, **apart} for gap in list_missing(grid, models, per_item)]
-        if sentence := warn_of_unequal_work(grid, per_item):
-            warnings.append(sentence)
+        warnings += warn_of_work(grid, per_item)
     if len(grids) > 1:
         warnings.append(f"{len(grids)} grids, each ranked by itself: they differ in "
                         + ", ".join(grid_setting(grids[0], grids, names)))
@@ -56,9 +57,22 @@ def warn_of_unfinished(plan: Plan) -> str:
     return f"the sweep {plan.name} {how}: {far}; resume it to measure the rest"
 
 
-def warn_of_unequal_work(grid: Grid, per_item: bool) -> str:
-    items = grid.items()
-    if per_item or not grid.unequal_work or not items:
-        return ""
-    return (f"runs measured {items[0]:,.0f} to {items[1]:,.0f} images, so end-to-end times compare unequal work; "
-            "compare the time per image, or give `images` instead of `batches`")
+def warn_of_work(grid: Grid, per_item: bool) -> list[str]:
+    """What the runs of a grid did less of than others, than was asked for, or than a time of theirs needs."""
+    found, items, batches = [], grid.items(), grid.epoch_batches()
+    if not per_item and grid.unequal_work and items:
+        found.append(f"runs measured {items[0]:,.0f} to {items[1]:,.0f} images, so end-to-end times compare unequal "
+                     "work; compare the time per image, or give `images` instead of `batches`")
+    asked = {pair: grid.setting.get("batches") or (grid.setting.get("images") or 0) // pair.batch_size
+             for pair in batches}
+    if fewer := [f"{pair} had {count:,.0f} of {asked[pair]:,}" for pair, count in batches.items()
+                 if count < asked[pair]]:
+        found.append(f"fewer batches were measured than asked for, because the data has no more images: {_list(fewer)}")
+    if short := [f"{pair} had {count:,.0f}" for pair, count in batches.items() if count <= pair.workers]:
+        found.append("with no more batches than workers a run is little but the start of its workers, and has no "
+                     f"steady state: {_list(short)}; measure more images, or read these with care")
+    return found
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")

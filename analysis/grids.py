@@ -56,6 +56,8 @@ class GridRun(NamedTuple):
     sweep_id: str = ""
     cores: float | None = None
     """That it was allowed to use."""
+    batches: float | None = None
+    """Measured, over all epochs."""
 
     @property
     def counts(self) -> bool:
@@ -127,6 +129,15 @@ class Grid:
         """Fewest and most items of a run, where runs say it."""
         known = [run.items or 0.0 for runs in self.runs.values() for run in runs if run.counts and (run.items or 0) > 0]
         return (min(known), max(known)) if known else None
+
+    def epoch_batches(self) -> dict[Pair, float]:
+        """The fewest batches that a run of a pair measured in an epoch, where runs say it."""
+        found: dict[Pair, float] = {}
+        for (_, pair), runs in self.runs.items():
+            for run in runs:
+                if run.counts and run.batches:
+                    found[pair] = min(run.batches / self.setting.get("epochs", 1), found.get(pair, run.batches))
+        return dict(sorted(found.items()))
 
     @property
     def unequal_work(self) -> bool:

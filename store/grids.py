@@ -40,7 +40,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
             f"SELECT run_id, name, asked FROM parameters WHERE asked IS NOT NULL AND run_id IN ({MEMBERS})",
             values).fetchall():
         params.setdefault(run_id, {})[name] = json.loads(asked)
-    wanted = ["end_to_end_s", "first_batch_s", "items", *(f"{phase}_s" for phase in GIVEN_PHASES)]
+    wanted = ["end_to_end_s", "first_batch_s", "items", "batches", *(f"{phase}_s" for phase in GIVEN_PHASES)]
     numbers: dict[str, dict[str, float]] = {}
     for run_id, name, value in connection.execute(
             f"SELECT run_id, name, value FROM metrics WHERE name IN (SELECT unnest($wanted)) AND run_id IN ({MEMBERS})",
@@ -63,7 +63,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
                              phases.get(run_id) or given, run["experiment"], run["sweep_id"],
-                             run["cores"]))
+                             run["cores"], known.get("batches")))
     return found
 
 

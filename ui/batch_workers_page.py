@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from analysis.grid_report import PLACE, grid_setting, warn_of_unequal_work, warn_of_unfinished
+from analysis.grid_report import PLACE, grid_setting, warn_of_unfinished, warn_of_work
 from analysis.grid_view import GridView, cell_times, first_batches
 from analysis.grids import Grid, Pair, Plan, group_id, varying_settings
 from ui.figure import draw_figure
@@ -123,7 +123,7 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
             if view.grid.imported_sweep:
                 words.append("imported: measured elsewhere")
             st.caption(" · ".join(words))
-            if sentence := warn_of_unequal_work(view.grid, view.per_item):
+            for sentence in warn_of_work(view.grid, view.per_item):
                 st.warning(safe(sentence[0].upper() + sentence[1:] + "."))
     if sentence := next((text for view in views if (text := about_level(view))), ""):
         st.caption(sentence)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import PIL.Image
 import pytest
 from drawn_page import draw, no_exception
 from driven_lab import Lab
@@ -261,6 +263,26 @@ def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
     assert [cell["mean_regret"] for cell in report["cells"]] == pytest.approx([0, 0], abs=1e-9)
     assert lab.json("regret", sweep_id, "--whole")["per_image"] is False
     assert "total per image" in lab.call("regret", sweep_id)[1]
+
+
+def test_runs_that_are_shorter_than_asked_or_than_their_workers_are_said(lab: Lab, images: Path) -> None:
+    """Nine images of a folder: of the six batches asked for there are four of two, and two of four."""
+    folder = lab.home.root.parent / "set"
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for number in range(5 if name == "a" else 4):
+            PIL.Image.new("RGB", (40, 40)).save(folder / name / f"{number}.jpg")
+    sweep_id = lab.json("sweep", lab.sweep_file(
+        experiment="inference", grid={"batch_size": [2, 4], "workers": [1, 2]}, repeats=2,
+        fixed={"data": str(folder), "batches": 6, "image_size": 32, "threads": 1}), "--wait")["sweep_id"]
+    report = lab.json("regret", sweep_id)
+    said = " ".join(report["warnings"])
+    assert report["per_image"] is False, "eight images each: the same work"
+    assert "the data has no more images: 2/1 had 4 of 6, 2/2 had 4 of 6, 4/1 had 2 of 6, 4/2 had 2 of 6" in said
+    assert "no more batches than workers" in said and "steady state: 4/2 had 2;" in said
+    for per_image in ("true", "false"):
+        boxes = " ".join(box.value for box in draw(PAGE, sweeps=sweep_id, per_image=per_image).warning)
+        assert "2/1 had 4 of 6" in boxes and "4/2 had 2;" in boxes
 
 
 def test_where_one_grid_compares_per_image_the_other_keeps_its_whole_times(lab: Lab) -> None:
