@@ -19,7 +19,7 @@ import click
 from msgspec import to_builtins
 
 from analysis.grid_report import report_regret
-from analysis.grids import split_grids
+from analysis.grids import never_begun, split_grids
 from analysis.quietness import Part, assess
 from analysis.regret import TOP
 from engine import queue
@@ -50,7 +50,7 @@ from engine.training_step import OptimizerName
 from store.compaction import compact as compact_store
 from store.database import Store, StoreHeld, StoreUnusable, check_free, try_reading
 from store.export import TABLES, export_sweep
-from store.grids import grid_runs
+from store.grids import grid_runs, unfinished_plans
 from store.queries import count_rows, find_run_ids, list_problems, list_runs, list_sweeps, show_run
 from ui.terminal_progress import follow_sweep
 from ui.terminal_tables import (
@@ -380,15 +380,19 @@ def import_command(file: Path, experiment: str | None, name: str, as_json: bool)
 @click.argument("sweep_id", metavar="SWEEP")
 @click.option("--top", type=click.IntRange(1, 10_000), default=TOP, show_default=True,
               help="Count for how many models a cell is among so many fastest.")
-@click.option("--per-image", is_flag=True, help="Compare the time per image: for cells that measured unequal numbers.")
+@click.option("--per-image/--whole", default=None,
+              help="Compare the time per image, or of whole runs. Without either, as on the page: per image where "
+                   "cells measured unequal numbers of images.")
 @as_json
-def regret(sweep_id: str, top: int, per_image: bool, as_json: bool) -> None:
+def regret(sweep_id: str, top: int, per_image: bool | None, as_json: bool) -> None:
     """Which batch size and how many workers suit all models of SWEEP: mean, worst-case and total-time objective."""
     folder = find_sweep(lab_home(), sweep_id)
     with open_for_reading(folder.sweep_id) as store:
         runs = grid_runs(store.connection, [folder.sweep_id])
+        plans = unfinished_plans(store.connection, [folder.sweep_id])
     experiment = read_state(folder).specs[0]["experiment"]
-    report = report_regret(split_grids(runs, {experiment: default_values(experiment)}), top, per_image)
+    defaults = {experiment: default_values(experiment)}
+    report = report_regret(split_grids([*runs, *never_begun(runs, plans, defaults)], defaults), plans, top, per_image)
     if not report["cells"]:
         raise InputError(f"sweep {folder.sweep_id}: {experiment} has no batch_size and workers, or no run has begun; "
                          "name a sweep that varies them")

@@ -16,6 +16,9 @@ from scipy.special import nctdtrinc, stdtrit
 LEVEL = 0.95
 POWER = 0.8
 """How often a difference has to be shown, for its size to count as one that could have been found."""
+CLAIM_RUNS = 3
+"""An interval over two runs holds as often as one over more, but it stands on a single difference between runs: a
+verdict from fewer than this says so."""
 Verdict = Literal["higher", "lower", "no difference shown", "too few runs to tell"]
 
 
@@ -43,6 +46,12 @@ class Ratio(NamedTuple):
         if self.low is None or self.high is None:
             return "too few runs to tell"
         return "higher" if self.low > 1 else "lower" if self.high < 1 else "no difference shown"
+
+    @property
+    def caution(self) -> str:
+        """What a sentence adds that says two sides differ; empty where they do not, or with runs enough."""
+        differ = self.verdict in ("higher", "lower")
+        return ", from two runs only" if differ and min(self.runs_a, self.runs_b) < CLAIM_RUNS else ""
 
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:

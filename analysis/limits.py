@@ -6,15 +6,19 @@ largest share is the limit. Phases on a device overlap the host's, so shares nee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
-from analysis.comparison import Verdict, compare
-from analysis.grids import Grid, GridRun, Pair
+from analysis.comparison import CLAIM_RUNS, compare
+from analysis.grids import FORMAT, NOT_BEGUN, Grid, GridRun, Pair
 from analysis.loading_bound import Signature, detect
 
 LOADING, TRANSFER = "load_data", "data_to_device"
+SWITCHES = {"precision": ("fp32", "another precision"), "channels_last": (False, "channels_last"),
+            "compile": (False, "compile")}
+"""What can make computing faster: the value that is off, and how to call it."""
 Kind = Literal["loading", "transfer", "compute", "start-up", "other work", "unknown"]
 
 
@@ -54,46 +58,61 @@ def _shares(run: GridRun, workers: int) -> dict[Kind, float]:
 
 
 def next_step(limit: Limit, grid: Grid, model: str, pair: Pair) -> str:
-    """What to try, after what this grid already shows about the neighbours."""
+    """What to try, after what this grid already shows about the neighbours. Of what can be switched on only what the
+    experiment has and these runs had off."""
     if limit.kind == "loading":
         return _for_loading(grid, model, pair)
     if limit.kind == "transfer":
-        return "try pin_memory, so that copies overlap with computing"
+        if grid.setting.get("pin_memory") is False:
+            return "try pin_memory, so that copies overlap with computing"
+        return "try smaller images, so that there is less to copy"
     if limit.kind == "start-up":
         return "use fewer workers or a smaller batch, or measure more images: each worker makes one whole batch first"
     if limit.kind == "compute":
-        larger = _next([p for p in grid.pairs if p.workers == pair.workers and p.batch_size > pair.batch_size])
-        if larger and _neighbour(grid, model, pair, larger) in ("lower", None):
-            return f"try batch size {larger.batch_size}; then another precision, channels_last or compile"
-        return "try another precision, channels_last or compile"
+        return _for_compute(grid, model, pair)
     if limit.kind == "other work":
         return "look at a run's phases: most of its time lies in none of them"
     return "measure it here: these runs have no phases"
 
 
+def _for_compute(grid: Grid, model: str, pair: Pair) -> str:
+    words = [word for name, (off, word) in SWITCHES.items() if grid.setting.get(name) == off]
+    switches = " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    larger = _next(grid, model, [p for p in grid.pairs if p.workers == pair.workers and p.batch_size > pair.batch_size])
+    if larger and _gain(grid, model, pair, larger) is not False:
+        return f"try batch size {larger.batch_size}" + (f"; then {switches}" if switches else "")
+    return f"try {switches}" if switches else "try a faster device or a smaller model: nothing is left to switch on"
+
+
 def _for_loading(grid: Grid, model: str, pair: Pair) -> str:
-    more = _next([p for p in grid.pairs if p.batch_size == pair.batch_size and p.workers > pair.workers])
-    stored = "" if grid.format != "jpeg" else "images stored as tensors (format tensor_files or memmap)"
+    more = _next(grid, model, [p for p in grid.pairs if p.batch_size == pair.batch_size and p.workers > pair.workers])
+    cores = grid.cores or math.inf
+    instead = "images stored as tensors (format tensor_files or memmap)" if grid.setting.get(FORMAT) == "jpeg" else \
+        "a larger prefetch or a faster disk" if "prefetch_factor" in grid.setting else "a faster disk"
+    if more is None and pair.workers >= cores:
+        return f"{pair.workers} workers already share {cores:g} cores; try {instead}"
     if more is None:
-        return f"try more than {pair.workers} workers" + (f", or {stored}" if stored else "")
-    found = _neighbour(grid, model, pair, more)
-    if found == "lower":
+        return f"try more than {pair.workers} workers, or {instead}"
+    gain = _gain(grid, model, pair, more)
+    if gain is None:
+        return f"try {more.workers} workers" + (f", though they share {cores:g} cores" if more.workers > cores else "")
+    if gain:
         return f"use {more.workers} workers, which are faster here"
-    if found is None:
-        return f"try {more.workers} workers"
-    return f"{more.workers} workers show no gain here; try " + (stored or "a larger prefetch or a faster disk")
+    return f"{more.workers} workers show no gain here; try {instead}"
 
 
-def _next(pairs: list[Pair]) -> Pair | None:
-    return min(pairs, default=None)
+def _next(grid: Grid, model: str, pairs: list[Pair]) -> Pair | None:
+    """The nearest neighbour that has a time or could have one: what ended otherwise is not to be tried again."""
+    return min((pair for pair in pairs if grid.measured(model, pair)
+                or all(run.status == NOT_BEGUN for run in grid.runs.get((model, pair), []))), default=None)
 
 
-def _neighbour(grid: Grid, model: str, pair: Pair, other: Pair) -> Verdict | None:
-    """The neighbour's time, per item where items are known, against this cell's; None when these runs cannot tell."""
+def _gain(grid: Grid, model: str, pair: Pair, other: Pair) -> bool | None:
+    """Whether the neighbour takes less time, per item where items are known; None when these runs cannot tell."""
     runs = [grid.measured(model, p) for p in (pair, other)]
     # Per item only if every run says how many: one figure per item and one per run cannot be compared.
     per_item = all((run.items or 0) > 0 for side in runs for run in side)
     here, there = ([(run.end_to_end_s or 0.0) / ((run.items or 1) if per_item else 1) for run in side] for side in runs)
-    if len(here) < 2 or len(there) < 2:
+    if len(here) < CLAIM_RUNS or len(there) < CLAIM_RUNS:
         return None
-    return compare(there, here).verdict
+    return compare(there, here).verdict == "lower"

@@ -19,9 +19,10 @@ import msgspec
 
 from engine.data import GENERATED, DataError, ImageItems, check_data, prepare_data, shown
 from engine.decoding import choose_decoder
-from engine.fetching import record_file
+from engine.fetching import record_file, stored_files
+from engine.file_cache import read_ahead
 from engine.files import try_lock, write_atomically
-from engine.formats import MANIFEST, Build, Format, Manifest, Source, find_build, list_source, require_room
+from engine.formats import MANIFEST, Build, Format, Manifest, Source, find_build, list_source, open_items, require_room
 from engine.machine import cpu_allowance
 
 if TYPE_CHECKING:
@@ -35,10 +36,16 @@ Progress = Callable[[int, int], None]
 
 
 def prepare_items(name: str, format: Format, image_size: int, items: int, cache: Path, progress: Progress) -> None:
-    """Make sure that the items are there in this format: built, completed or built anew, once, by one process."""
+    """Make sure that the items are there in this format, and read them once: the first run is like the others."""
     if format == "jpeg":
         prepare_data(name, items, cache, progress)
-        return
+    else:
+        _build_items(name, format, image_size, items, cache, progress)
+    read_ahead(stored_files(open_items(name, format, cache, image_size, items)), progress)
+
+
+def _build_items(name: str, format: Format, image_size: int, items: int, cache: Path, progress: Progress) -> None:
+    """Built, completed or built anew, once, by one process."""
     name = check_data(name, cache)
     build = find_build(name, format, image_size, cache)
     with _writing(build), _alone(build.folder, lambda: progress(0, items)):

@@ -6,7 +6,6 @@ Importable without torch and numpy.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -140,14 +139,6 @@ def stored_files(items: Any) -> list[str | Path]:
     if isinstance(items, TensorFiles):
         return [record_file(items.folder, index) for index in range(len(items))]
     return list(items.files)
-
-
-def read_once(file: str | Path) -> None:
-    """Into the page cache, if there is room. What cannot be read is reported by whoever needs it."""
-    block = bytearray(1 << 20)
-    with contextlib.suppress(OSError), open(file, "rb", buffering=0) as stream:
-        while stream.readinto(block):
-            pass
 
 
 def record_bytes(image_size: int) -> int:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from engine.data import GENERATED, ImageItems, list_classes, open_images
+from engine.data import GENERATED, ImageItems, check_data, list_classes, list_images, open_images
 from engine.data import prepare_data as make_images
 from engine.decoding import IMAGENET_MEAN, IMAGENET_STD
 from engine.drawing import GENERATED_CLASSES
+from engine.file_cache import read_ahead
 from engine.models import fetch_weights
 from engine.params import InputError, setting
 from engine.settings import check_image_sets
@@ -95,13 +96,17 @@ def classes_used(data: str, classes: int | None, head: int | None, available: in
 
 
 def prepare_splits(cells: Sequence[Asked], cache: Path, progress: Callable[[int, int], None]) -> None:
-    """Make or count the images, and fetch weights that were asked for."""
+    """Make or count the images, read them once so that the first run is like the others, and fetch weights that were
+    asked for."""
     needs: dict[tuple[str, int | None], int] = {}
     for cell in cells:
         key = (cell.data, cell.classes)
         needs[key] = max(needs.get(key, 0), cell.train_images + cell.held_out)
     for (data, classes), items in needs.items():
         make_images(data, _drawn(data, items, classes) or items, cache, progress)
+        files, labels, _ = list_images(check_data(data, cache), cache, _drawn(data, items, classes))
+        used = [file for file, label in zip(files, labels, strict=True) if classes is None or label < classes]
+        read_ahead(used[:items], progress)
     for model in {cell.model for cell in cells if cell.weights == "pretrained"}:
         fetch_weights(model, cache / "weights")
 

@@ -4,7 +4,9 @@ import streamlit as st
 
 from analysis.loading import compare_variants, concurrency_payoffs, steady_rate, whole_rate
 from begin import begin
+from store.grids import unfinished_plans
 from store.loading import count_other_endings, loading_runs, loading_sweeps, published_loading
+from ui.batch_workers_page import say_unfinished
 from ui.frame import empty_state, safe
 from ui.links import choose
 from ui.loading_page import (
@@ -35,6 +37,7 @@ chosen = choose("Sweep", [*measured, *(sweep_id for sweep_id in rows if sweep_id
 assert chosen
 runs = lab.keeper.once(("loading runs", chosen), lambda: loading_runs(lab.ask, chosen))
 others = lab.keeper.once(("other endings", chosen), lambda: count_other_endings(lab.ask, chosen))
+say_unfinished(lab.keeper.once(("unfinished plans", chosen), lambda: unfinished_plans(lab.ask, [chosen])))
 if others:
     said = ", ".join(f"{count} {status}" for status, count in others.items())
     st.caption(f"Not shown here: {said}. They are on the Runs page.")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from analysis.grids import IMPORTED, GridRun
+from analysis.grids import IMPORTED, GridRun, Plan
+from store.live import NOT_DONE
 from store.queries import GIVEN_PHASES, KEPT, Answer, ask
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
             f"SELECT run_id, name, asked FROM parameters WHERE asked IS NOT NULL AND run_id IN ({MEMBERS})",
             values).fetchall():
         params.setdefault(run_id, {})[name] = json.loads(asked)
-    wanted = ["end_to_end_s", "first_batch_s", "items", *(f"{phase}_s" for phase in GIVEN_PHASES)]
+    wanted = ["end_to_end_s", "first_batch_s", "items", "batches", *(f"{phase}_s" for phase in GIVEN_PHASES)]
     numbers: dict[str, dict[str, float]] = {}
     for run_id, name, value in connection.execute(
             f"SELECT run_id, name, value FROM metrics WHERE name IN (SELECT unnest($wanted)) AND run_id IN ({MEMBERS})",
@@ -52,8 +53,8 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
     found = []
     for run in ask(connection, f"""
             SELECT r.run_id, r.status, coalesce(r.reason, '') AS reason, r.noisy, r.environment_id, s.source,
-                   r.sweep_id, r.experiment
-            FROM runs r JOIN sweeps s USING (sweep_id)
+                   r.sweep_id, r.experiment, (e.facts->>'cores_allowed')::DOUBLE AS cores
+            FROM runs r JOIN sweeps s USING (sweep_id) LEFT JOIN environments e USING (environment_id)
             WHERE r.run_id IN ({MEMBERS}) ORDER BY r.started_at, r.run_id""", values):
         run_id = run["run_id"]
         known = numbers.get(run_id, {})
@@ -61,8 +62,29 @@ def grid_runs(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -
         place = IMPORTED + run["sweep_id"] if run["source"] == "imported" else run["environment_id"] or "unknown"
         found.append(GridRun(run_id, run["status"], run["reason"], run["noisy"], place, params.get(run_id, {}),
                              known.get("end_to_end_s"), known.get("first_batch_s"), known.get("items"),
-                             phases.get(run_id) or given, run["experiment"]))
+                             phases.get(run_id) or given, run["experiment"], run["sweep_id"],
+                             run["cores"], known.get("batches")))
     return found
+
+
+def unfinished_plans(connection: duckdb.DuckDBPyConnection, sweep_ids: Sequence[str]) -> list[Plan]:
+    """What those of the sweeps were to measure that have not finished. Of a sweep that was extended it is the last
+    specification; planned and ended runs are of all of them."""
+    sweeps = ask(connection, """
+        SELECT s.sweep_id, coalesce(nullif(s.name, ''), s.sweep_id) AS name, s.experiment, s.status, s.spec,
+               coalesce(s.planned_runs, 0) AS planned_runs,
+               (SELECT count(*) FROM runs r WHERE r.sweep_id = s.sweep_id AND NOT list_contains($not_done, r.status))
+               AS ended_runs
+        FROM sweeps s WHERE s.sweep_id IN (SELECT unnest($sweep_ids)) AND s.status <> 'finished'
+        AND s.sweep_id NOT IN (SELECT target FROM deleted) ORDER BY s.created_at, s.sweep_id""",
+        {"sweep_ids": list(sweep_ids), "not_done": list(NOT_DONE)})
+    begun: dict[str, dict[str, dict[str, Any]]] = {sweep["sweep_id"]: {} for sweep in sweeps}
+    for sweep_id, run_id, name, asked in connection.execute("""
+            SELECT sweep_id, run_id, name, asked FROM parameters JOIN runs USING (run_id)
+            WHERE asked IS NOT NULL AND sweep_id IN (SELECT unnest(?))""", [list(begun)]).fetchall():
+        begun[sweep_id].setdefault(run_id, {})[name] = json.loads(asked)
+    return [Plan(**{**sweep, "spec": json.loads(sweep["spec"] or "{}")}, begun=list(begun[sweep["sweep_id"]].values()))
+            for sweep in sweeps]
 
 
 def loading_waits(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> dict[str, list[float]]:

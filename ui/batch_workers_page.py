@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from analysis.grid_report import PLACE, grid_setting, warn_of_unequal_work
+from analysis.grid_report import PLACE, grid_setting, warn_of_unfinished, warn_of_work
 from analysis.grid_view import GridView, cell_times, first_batches
-from analysis.grids import FORMAT, Grid, Pair, varying_settings
-from ui.figure import draw_figure
+from analysis.grids import Grid, Pair, Plan, group_id, varying_settings
+from ui.figure import draw_figure, say_incomplete
 from ui.frame import safe
 from ui.grid_charts import (
     Along,
@@ -32,7 +32,7 @@ from ui.grid_findings import (
     about_limits,
     about_recommendation,
 )
-from ui.links import choose, lasting_id
+from ui.links import choose
 from ui.picking import RUN_IDS, join_ids
 from ui.units import number
 
@@ -57,17 +57,21 @@ FAMILIES = {"Fixed batch size, workers vary": Family("batch_size", "workers", "m
             "One model, both vary": Family("model", "workers", "batch_size")}
 
 
+def say_unfinished(plans: Sequence[Plan]) -> None:
+    for plan in plans:
+        sentence = warn_of_unfinished(plan)
+        say_incomplete(safe(sentence[0].upper() + sentence[1:] + "."), st.info)
+
+
 def choose_group(groups: Sequence[Sequence[Grid]], sweeps: Mapping[str, str]) -> Sequence[Grid]:
     """Which grids to show when the sweeps hold several that must not be pooled. `sweeps` are names by id."""
     if len(groups) == 1:
         return groups[0]
     firsts = [group[0] for group in groups]
-    names = [name for name in varying_settings(firsts) if name != FORMAT]
-    by_id = {lasting_id([first.place, first.experiment, {name: value for name, value in first.setting.items()
-                                                         if name != FORMAT}]): group
-             for first, group in zip(firsts, groups, strict=True)}
-    labels = {key: _label(group[0], grid_setting(group[0], firsts, names), sweeps) for key, group in by_id.items()}
-    chosen = choose("Grid", list(labels), "grid", lambda key: labels[key])
+    names = [name for name in varying_settings(firsts) if name != "format"]
+    by_id = {group_id(group[0]): group for group in groups}
+    labels = {name: _label(group[0], grid_setting(group[0], firsts, names), sweeps) for name, group in by_id.items()}
+    chosen = choose("Grid", list(labels), "grid", lambda name: labels[name])
     apart = ", ".join("where they were measured" if name == PLACE else safe(name.replace("_", " "))
                       for name in grid_setting(firsts[0], firsts, names))
     st.caption(f"These sweeps hold {len(groups)} grids that differ in {apart}. Their runs are not pooled: choose one.")
@@ -102,13 +106,13 @@ def draw_recommendations(views: Sequence[GridView]) -> None:
             if view.per_item and (unknown := view.grid.count_without_items()):
                 words.append(f"{unknown} of them not in the time per image: their number of items is unknown")
             if lost := view.grid.count_lost():
-                words.append(f"{lost} more without a time: failed, out of memory, unfinished")
+                words.append(f"{lost} more without a time: failed, out of memory, unfinished or not begun")
             if gaps := len(view.missing):
                 words.append(f"{gaps} missing {'cell' if gaps == 1 else 'cells'}, see the tab Missing")
             if view.grid.imported_sweep:
                 words.append("imported: measured elsewhere")
             st.caption(" · ".join(words))
-            if sentence := warn_of_unequal_work(view.grid, view.per_item):
+            for sentence in warn_of_work(view.grid, view.per_item):
                 st.warning(safe(sentence[0].upper() + sentence[1:] + "."))
     if sentence := next((text for view in views if (text := about_level(view))), ""):
         st.caption(sentence)
@@ -137,11 +141,12 @@ def draw_bars(views: Sequence[GridView]) -> None:
         stacked = st.toggle("Stack the phases", key="stacked", bind="query-params")
     if fixed is None:
         return
-    chosen = {}
+    chosen, missing = {}, {}
     for view in views:
         models = [model for model in view.models if family.fixed != "model" or model == fixed]
         pairs = [p for p in view.grid.pairs if family.fixed == "model" or str(getattr(p, family.fixed)) == fixed]
         chosen[view.grid.format] = cell_times(view, models, sorted(pairs))
+        missing[view.grid.format] = len(models) * len(pairs) - len(chosen[view.grid.format])
     scale = time_scale(views[0].per_item)
     ends = [max(cell.interval.high or 0.0, cell.median_s) if (cell.interval.high or 0) < 3 * cell.median_s
             else cell.median_s * 1.5 for cells in chosen.values() for cell in cells]
@@ -156,7 +161,7 @@ def draw_bars(views: Sequence[GridView]) -> None:
         if not cells:
             st.info("No cell here has a time.")
             return
-        sentence = about_family(cells, family.along, view.per_item)
+        sentence = about_family(cells, family.along, view.per_item, missing[name])
         if stacked:
             frame = phases[name]
             if frame.empty:

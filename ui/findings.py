@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 from analysis.cells import CellTimes, compare_ends
+from analysis.comparison import Ratio
 from ui.frame import safe
 from ui.units import number, seconds
 
@@ -66,6 +68,15 @@ def about_stages(stages: list[dict[str, Any]]) -> str:
         return "The run's life from request to end; it never came to measuring."
     return (f"The run's life from request to end: {seconds(measured)} of {seconds(whole)} "
             f"({measured / whole:.0%}) were measured, the rest is preparation and ending.")
+
+
+def about_few_runs(ratios: Iterable[Ratio]) -> str:
+    """After verdicts that were counted; empty where every difference has runs enough."""
+    few = sum(bool(ratio.caution) for ratio in ratios)
+    if not few:
+        return ""
+    return (f" {few} of the differences {'is' if few == 1 else 'are'} from two runs only: measure each cell at least "
+            "three times.")
 
 
 def about_overlap(what: str, groups_s: float, overlap_s: float) -> str:

@@ -11,6 +11,7 @@ from analysis.grids import Pair
 from analysis.limits import Limit, next_step
 from analysis.recommendation import Against
 from analysis.regret import best_by_objective
+from ui.findings import about_few_runs
 from ui.frame import safe
 from ui.units import seconds
 
@@ -24,11 +25,12 @@ def about_recommendation(view: GridView) -> str:
     """Which pair, how good, how sure, and what cannot be told apart from it."""
     found = view.recommendation
     if found is None:
-        return "**No pair can be recommended:** none has a time for every model. Missing cells are listed below."
+        return ("**No pair can be recommended:** none has a time for every model. Missing cells are listed below; "
+                "choose fewer models to compare those that are there.")
     best, pair = found.best, found.best.pair
     slower = [other for other in found.others if other.slower]
-    # Where nothing is shown to be slower, being first is all that can be said.
-    ahead = "is" if slower or not found.others else "comes out"
+    # Where nothing is shown to be slower by runs enough, being first is all that can be said.
+    ahead = "is" if any(not other.ratio.caution for other in slower) or not found.others else "comes out"
     if len(view.models) == 1:
         whole = (f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)} "
                  "as geometric mean over runs.")
@@ -53,7 +55,8 @@ def about_recommendation(view: GridView) -> str:
         assert low is not None and high is not None
         sentences.append(f"{'All' if len(slower) == len(found.others) else 'The'} {len(slower)} "
                          f"{'other is' if len(slower) == 1 else 'others are'} slower, the nearest ({nearest.pair}) "
-                         f"{nearest.ratio.value:.2f} times ({low:.2f} to {high:.2f}).")
+                         f"{nearest.ratio.value:.2f} times ({low:.2f} to {high:.2f})."
+                         + about_few_runs(other.ratio for other in slower))
     return " ".join(sentences)
 
 
@@ -102,22 +105,23 @@ def about_limits(view: GridView) -> str:
     return f"{pair} is limited {each}. Next: {safe(next_step(view.limits[model], view.grid, model, pair))}."
 
 
-def about_family(cells: Sequence[CellTime], along: str, per_item: bool) -> str:
-    """For how many models which value is fastest; with one model, its fastest cell."""
+def about_family(cells: Sequence[CellTime], along: str, per_item: bool, missing: int = 0) -> str:
+    """For how many models which value is fastest; with one model, its fastest cell. `missing` cells have no bar."""
     if not cells:
         return ""
+    gaps = f" {missing} more {'cell has' if missing == 1 else 'cells have'} no time." if missing else ""
     models = list(dict.fromkeys(cell.model for cell in cells))
     fastest = {model: min((c for c in cells if c.model == model), key=lambda c: c.median_s) for model in models}
     if len(models) == 1:
         cell = fastest[models[0]]
         return (f"{safe(cell.model)} comes out fastest with batch size {cell.pair.batch_size} and {cell.pair.workers} "
                 f"workers: median {_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}."
-                + _doubts(cell, [other for other in cells if other is not cell]))
+                + _doubts(cell, [other for other in cells if other is not cell]) + gaps)
     counts = Counter(getattr(cell.pair, along) for cell in fastest.values())
     value, count = counts.most_common(1)[0]
     word = {"workers": "workers", "batch_size": "batch size"}[along]
     return (f"Fastest {word} by the median over runs: **{value}**, for {count} of {len(models)} models."
-            + _noise(cells))
+            + _noise(cells) + gaps)
 
 
 def _doubts(best: CellTime, others: Sequence[CellTime]) -> str:

@@ -14,6 +14,7 @@ from analysis.comparison import Ratio
 from analysis.loading import LoadingRun, Payoff, Variant, pays_from
 from analysis.loading_bound import detect
 from ui.figure import draw_figure, draw_rows_button
+from ui.findings import about_few_runs
 from ui.frame import safe
 from ui.links import choose
 from ui.loading_charts import (
@@ -77,7 +78,7 @@ def choose_environment(runs: Sequence[LoadingRun]) -> Sequence[LoadingRun]:
 def ratio_text(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f} times (no interval: too few runs)"
-    return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}{ratio.caution}]"
 
 
 def about_rateless(runs: Sequence[LoadingRun], variants: Sequence[Variant]) -> str:
@@ -121,7 +122,8 @@ def about_variants(variants: Sequence[Variant], base: Variant, label: Label) -> 
         ("too few runs to tell", "with too few runs to tell")) if verdict in verdicts]
     sentence = (f"The most items per second has **{safe(label(best.params))}**: {ratio_text(ratio)} those of the "
                 f"baseline {safe(label(base.params))} ({number(base.rate.value)} items per second). Of {len(rated)} "
-                f"{'variant' if len(rated) == 1 else 'variants'}: {', '.join(counts)}.")
+                f"{'variant' if len(rated) == 1 else 'variants'}: {', '.join(counts)}."
+                + about_few_runs(ratio for _, ratio in rated))
     if ratio.value <= 1:
         sentence = f"No variant has more items per second than the baseline. {sentence}"
     noisy = sum(one.noisy_runs for one in variants)
@@ -194,7 +196,8 @@ def about_one_latency(payoffs: Sequence[Payoff]) -> str:
                 f"{ratio_text(one.ratio)} the items per second of fetching one by one.")
     outcomes = Counter(_outcome(one) for one in payoffs)
     said = ", ".join(f"{outcome} in {count}" for outcome, count in outcomes.most_common())
-    return f"With {latency}, of {len(payoffs)} comparisons of concurrent fetch with fetching one by one: **{said}**."
+    return (f"With {latency}, of {len(payoffs)} comparisons of concurrent fetch with fetching one by one: **{said}**."
+            + about_few_runs(one.ratio for one in payoffs))
 
 
 def about_concurrency(payoffs: Sequence[Payoff]) -> str:

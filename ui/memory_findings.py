@@ -22,7 +22,7 @@ def ratio_text(ratio: Ratio) -> str:
         return f"{ratio.value:.2f} times"
     if f"{ratio.low:.2f}" == f"{ratio.high:.2f}":  # memory hardly varies from run to run
         return f"{ratio.value:.2f} times"
-    return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.value:.2f} times [{ratio.low:.2f}, {ratio.high:.2f}{ratio.caution}]"
 
 
 def about_saving(saving: Saving) -> str:

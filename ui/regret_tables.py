@@ -62,7 +62,7 @@ def _against(eligible: bool, other: Any) -> str:
     if ratio.low is None:
         return f"{ratio.value:.3f} x, too few runs to tell"
     word = "slower" if other.slower else "lower, but with more regret" if other.quicker else "not told apart"
-    return f"{ratio.value:.3f} x ({ratio.low:.3f} to {ratio.high:.3f}), {word}"
+    return f"{ratio.value:.3f} x ({ratio.low:.3f} to {ratio.high:.3f}), {word}{ratio.caution}"
 
 
 def _percent(share: float | None) -> float | None:

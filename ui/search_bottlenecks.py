@@ -117,7 +117,7 @@ def about_bars(bars: Sequence[Bar]) -> str:
             said.append(f"{part}: no difference shown between jointly and separately ({low:.2f} to {high:.2f} times).")
         else:
             said.append(f"{part}: separately **{gain.ratio.value:.2f} times** as long as jointly ({low:.2f} to "
-                        f"{high:.2f}).")
+                        f"{high:.2f}{gain.ratio.caution}).")
     return " ".join(said)
 
 

@@ -94,6 +94,8 @@ def about_speed_up(pairs: Sequence[SpeedUp]) -> str:
             f"{'size' if sizes == 1 else 'sizes'})."]
     if unshown:
         said.append(f"No difference shown for {_names(unshown)}: the interval includes 1.")
+    if few := [pair for pair in pairs if pair.ratio.caution]:
+        said.append(f"From two runs only for {_names(few)}; measure at least three times.")
     if untold:
         said.append(f"Too few runs to tell for {_names(untold)}; measure at least three times.")
     return " ".join(said)

@@ -30,7 +30,7 @@ def about_faster(cells: Sequence[StrategyTimes]) -> str:
         elif found.verdict == "no difference shown":
             told = f"no difference shown ({found.low:.2f} to {found.high:.2f} times)"
         else:
-            told = f"{found.value:.1f} times (95 % interval {found.low:.1f} to {found.high:.1f})"
+            told = f"{found.value:.1f} times (95 % interval {found.low:.1f} to {found.high:.1f}{found.caution})"
         clauses.append(f"**{safe(store_title(snapshots))}**: {TITLES.get(best.strategy, safe(best.strategy))}, {told}"
                        + (f", with {best.less_work:.1f} times less work" if best.less_work else ""))
     if not clauses:

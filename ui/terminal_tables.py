@@ -139,12 +139,15 @@ def print_regret(report: dict[str, Any]) -> None:
     for sentence in report["warnings"]:
         _print(_text(sentence))
     settings = list(dict.fromkeys(name for cell in report["cells"] for name in cell.get("setting", {})))
-    table = Table(*settings, "batch size", "workers", "mean regret", "worst regret", "total", f"top {report['top']}",
+    mixed = report["per_image"] is None
+    total = "total per image" if report["per_image"] else "total"
+    table = Table(*settings, "batch size", "workers", "mean regret", "worst regret", total, f"top {report['top']}",
                   "not measured for", box=None)
     for cell in report["cells"]:
         table.add_row(*map(_text, (
             *(cell["setting"].get(name) for name in settings), cell["batch_size"], cell["workers"],
-            _percent(cell["mean_regret"]), _percent(cell["worst_regret"]), seconds(cell["total_s"]), cell["top_n"],
+            _percent(cell["mean_regret"]), _percent(cell["worst_regret"]),
+            seconds(cell["total_s"]) + (" per image" if mixed and cell["per_image"] else ""), cell["top_n"],
             ", ".join(missing["model"] for missing in report["missing"]
                       if all(missing.get(name) == cell.get(name) for name in ("batch_size", "workers", "setting"))))))
     _print(table)

@@ -23,6 +23,7 @@ from analysis.training import (
 )
 from store.published import STUDIES
 from ui.figure import draw_figure, draw_rows_button
+from ui.findings import about_few_runs
 from ui.frame import draw_compare, safe
 from ui.training_charts import (
     Label,
@@ -86,7 +87,7 @@ def ratio_text(ratio: Ratio | None) -> str:
         return "–"
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f} (no interval: too few runs)"
-    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}{ratio.caution}]"
 
 
 def time_text(found: Estimate) -> str:
@@ -131,7 +132,7 @@ def about_methods(cells: Sequence[TrainedCell], label: Label) -> str:
               if any(found.verdict == verdict for _, found in rated)]
     return (f"The least time per image of the other methods has **{safe(label(best.first))}**: "
             f"{safe(ratio_text(ratio))} times that of plain training{other_batch_text(best)}. Of {len(rated)}: "
-            f"{', '.join(counts)}." + tail)
+            f"{', '.join(counts)}." + about_few_runs(found for _, found in rated) + tail)
 
 
 def own_table(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:

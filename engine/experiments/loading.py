@@ -104,7 +104,8 @@ def run(params: Params, recorder: Recorder) -> None:
 
     from engine.data import make_loader
     from engine.devices import begin_torch
-    from engine.fetching import FetchedItems, read_once, stored_files
+    from engine.fetching import FetchedItems, stored_files
+    from engine.file_cache import read_once
     from engine.formats import open_items
 
     begin_torch(params, "cpu")

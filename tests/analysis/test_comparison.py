@@ -52,6 +52,13 @@ def test_a_clear_difference_and_none() -> None:
     assert compare([1.0, 1.0], [1.0, 1.0])[:3] == (1.0, 1.0, 1.0)
 
 
+def test_a_difference_from_two_runs_is_told_as_such() -> None:
+    few, enough = [2.0, 2.001], [2.0, 2.001, 2.002]
+    assert compare(few, [1.0, 1.001]).caution == compare(enough, [1.0, 1.001]).caution == ", from two runs only"
+    assert compare(enough, [1.0, 1.001, 1.002]).caution == ""
+    assert compare([1.0, 1.2], [1.1, 0.9]).caution == compare([1.0], [2.0]).caution == "", "nothing is claimed"
+
+
 def test_the_estimate_is_the_geometric_mean_with_students_interval() -> None:
     found = estimate([1.0, 2.0, 4.0])
     assert found.value == pytest.approx(2.0)

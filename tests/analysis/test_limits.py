@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.grids import Grid, GridRun, Pair, split_grids
-from analysis.limits import find_limit, next_step
+from analysis.grids import NOT_BEGUN, Grid, GridRun, Pair, split_grids
+from analysis.limits import Kind, Limit, find_limit, next_step
+from engine.registry import default_values
 
 
 def run(pair: Pair, whole: float, first: float, number: int = 0, **phases: float) -> GridRun:
@@ -44,10 +45,49 @@ def test_runs_without_phases_have_no_known_limit() -> None:
     assert limit.kind == "unknown" and limit.share is None
 
 
-def grid_with(times: dict[Pair, list[float]]) -> Grid:
-    (grid,) = split_grids([run(pair, value, 0.1, number, load_data=value * 0.9, inference=value * 0.1)
-                           for pair, values in times.items() for number, value in enumerate(values)], {})
+def grid_with(times: dict[Pair, list[float]], cores: float | None = None, experiment: str = "inference",
+              **setting: object) -> Grid:
+    runs = [run(pair, value, 0.1, number, load_data=value * 0.9, inference=value * 0.1)
+            for pair, values in times.items() for number, value in enumerate(values)]
+    (grid,) = split_grids([one._replace(cores=cores) for one in runs], {"": {**default_values(experiment), **setting}})
     return grid
+
+
+def advice(kind: Kind, grid: Grid, pair: Pair = PAIR) -> str:
+    return next_step(Limit(kind, 0.9, {}, 3, None), grid, "m", pair)
+
+
+def test_what_is_on_already_or_not_there_is_not_advised() -> None:
+    times = {PAIR: [1.0, 1.01, 1.02]}
+    everything = {"precision": "bf16", "channels_last": True, "compile": True, "pin_memory": True}
+    assert advice("compute", grid_with(times)) == "try another precision, channels_last or compile"
+    assert advice("compute", grid_with(times, precision="bf16", compile=True)) == "try channels_last"
+    assert "nothing is left to switch on" in advice("compute", grid_with(times, **everything))
+    assert advice("compute", grid_with(times, experiment="extract")) == "try another precision"
+    assert "pin_memory" in advice("transfer", grid_with(times))
+    assert "pin_memory" not in advice("transfer", grid_with(times, **everything))
+    assert "pin_memory" not in advice("transfer", grid_with(times, experiment="extract"))
+    assert "prefetch" in advice("loading", grid_with(times, format="memmap"))
+    assert "tensors" not in advice("loading", grid_with(times, experiment="extract"))
+
+
+def test_workers_beyond_the_cores_are_not_advised_without_saying_so() -> None:
+    many, more = Pair(32, 64), Pair(32, 96)
+    alone = {many: [1.0, 1.01, 1.02]}
+    assert advice("loading", grid_with(alone, cores=32), many).startswith("64 workers already share 32 cores; try")
+    assert advice("loading", grid_with(alone, cores=128), many).startswith("try more than 64 workers")
+    assert advice("loading", grid_with(alone), many).startswith("try more than 64 workers"), "nobody knows the cores"
+    assert advice("loading", grid_with({**alone, more: [1.0]}, cores=32), many) == \
+        "try 96 workers, though they share 32 cores"
+    assert advice("loading", grid_with({**alone, more: [1.0]}, cores=128), many) == "try 96 workers"
+
+
+@pytest.mark.parametrize(("status", "said"), [("oom", "try another precision"), (NOT_BEGUN, "try batch size 64;")])
+def test_a_batch_that_was_out_of_memory_is_not_to_be_tried(status: str, said: str) -> None:
+    grid = grid_with({PAIR: [1.0, 1.01, 1.02]})
+    larger = Pair(64, 2)
+    grid.runs[("m", larger)] = [run(larger, 1.0, 0.1)._replace(status=status, end_to_end_s=None)]
+    assert advice("compute", grid).startswith(said)
 
 
 def test_the_next_step_knows_what_the_neighbours_showed() -> None:

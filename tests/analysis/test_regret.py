@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.grids import Grid, GridRun, Pair, beside_each_other, split_grids, varying_settings
+from analysis.grids import Grid, GridRun, Pair, Plan, beside_each_other, never_begun, split_grids, varying_settings
 from analysis.regret import best_by_objective, fastest, list_missing, median_times, rank_pairs, run_times
 
 A, B, C = Pair(32, 1), Pair(32, 2), Pair(64, 2)
@@ -55,6 +55,21 @@ def test_a_cell_missing_for_one_model_is_not_eligible_and_is_listed() -> None:
     assert rows[C].missing_models == ("large",) and rows[C].top_n == 1
     reasons = {(gap.model, gap.pair): gap.reason for gap in list_missing(grid, grid.models)}
     assert reasons == {("large", B): "oom: out of memory in batch 0", ("large", C): "no run"}
+
+
+def test_what_was_planned_and_never_begun_are_runs_where_the_last_one_was_measured() -> None:
+    runs = [run("small", A, 10, place="before"), run("small", A, 11), run("large", A, None, "cancelled")]
+    runs = [one._replace(sweep_id="s") for one in runs]
+    plan = Plan("s", "", "", "cancelled", 8, 2, {"grid": {"model": ["small", "large"], "workers": [1, 2]},
+                                                  "fixed": {"batch_size": 32}, "repeats": 2},
+                [one.params for one in runs])
+    usual = {"": {"image_size": 224, "workers": 4}}
+    found = never_begun(runs, [plan], usual)
+    assert [(one.params["model"], one.params["workers"], one.place, one.status) for one in found] == [
+        ("small", 2, "here", "not begun"), ("small", 2, "here", "not begun"), ("large", 1, "here", "not begun"),
+        ("large", 2, "here", "not begun"), ("large", 2, "here", "not begun")]
+    assert not any(one.counts for one in found) and found[0].params["image_size"] == 224
+    assert never_begun([], [plan], usual) == [], "without a run nobody knows where it would have been measured"
 
 
 def test_a_model_without_any_time_leaves_no_cell_eligible() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import PIL.Image
 import pytest
 from drawn_page import draw, no_exception
 from driven_lab import Lab
@@ -13,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from analysis.loading_bound import detect
 from begin import open_keeper
 from engine.importing import import_content
-from store.grids import loading_waits
-from tests.store.journal_builder import Script
+from store.grids import grid_runs, loading_waits
+from tests.store.journal_builder import Script, annotate
 
 PAGE = "pages/Batch_and_workers.py"
 # Seconds by model and pair; three runs each, one per cent apart, so that the middle one is the median.
@@ -97,6 +99,16 @@ def test_a_lower_geometric_mean_with_more_regret_is_said_as_such(lab: Lab) -> No
     assert figures(page)[(1, 1)].against_best.endswith("lower, but with more regret")
 
 
+def test_a_claim_from_two_runs_says_so(lab: Lab) -> None:
+    rows = ["batch_size,workers,end_to_end_s"] + [f"{batch},1,{batch * part!r}" for batch in (8, 16)
+                                                  for part in (0.9999, 1.0001)]
+    sweep_id = bring_in(lab, "\n".join(rows) + "\n")
+    page = draw(PAGE, sweeps=sweep_id, view="Regret and top n")
+    assert "**8/1** comes out fastest" in shown(page) and "The nearest" not in shown(page)
+    assert "1 of the differences is from two runs only: measure each cell at least three times." in shown(page)
+    assert figures(page)[(16, 1)].against_best.endswith("slower, from two runs only")
+
+
 def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
     sweep_id = bring_in(lab, table(without=(("vit_b_16", 128, 1),)))
     report = lab.json("regret", sweep_id)
@@ -109,6 +121,65 @@ def test_a_missing_cell_is_not_ranked_and_is_listed(lab: Lab) -> None:
     (row,) = frame(page, "reason").to_dict("records")
     assert (row["model"], row["batch_size"], row["workers"], row["reason"]) == ("vit_b_16", 128, 1, "no run")
     assert pd.isna(figures(draw(PAGE, sweeps=sweep_id, view="Regret and top n"))[(128, 1)].mean_regret)
+
+
+def cancelled(lab: Lab, formats: tuple[str, ...] = ("jpeg",)) -> Script:
+    """Planned for 3 models x 3 batch sizes x 2 repeats; only two models with two batch sizes were begun."""
+    script = Script(lab.home).begin(
+        planned_runs=18 * len(formats), name="cut short", fixed={"workers": 1}, repeats=2,
+        grid={"model": ["resnet18", "resnet34", "vit_b_16"], "batch_size": [8, 16, 32], "format": list(formats)})
+    begun = [(model, batch) for model in ("resnet18", "resnet34") for batch in (8, 16)]
+    for repeat in (1, 2):
+        for cell, (model, batch) in enumerate(begun):
+            script.run(cell, repeat, asked={"seed": 0, "model": model, "batch_size": batch, "workers": 1})
+    return script.end("cancelled").write()
+
+
+def test_cells_that_were_never_begun_are_missing_and_said(lab: Lab) -> None:
+    sweep_id = cancelled(lab).sweep_id
+    report = lab.json("regret", sweep_id)
+    assert "the sweep cut short was cancelled: 8 of 18 runs have ended" in report["warnings"][0]
+    gaps = {(gap["model"], gap["batch_size"]): gap["reason"] for gap in report["missing"]}
+    assert gaps == {("resnet18", 32): "not begun", ("resnet34", 32): "not begun",
+                    **{("vit_b_16", batch): "not begun" for batch in (8, 16, 32)}}
+    assert [cell["mean_regret"] for cell in report["cells"]] == [None] * 3
+    page = draw(PAGE, sweeps=sweep_id, view="Missing")
+    assert ["The sweep cut short was cancelled: 8 of 18 runs have ended; resume it" in box.value.replace("\\", "")
+            for box in page.info] == [True]
+    assert "No pair can be recommended" in shown(page) and "10 more without a time" in shown(page)
+    assert len(frame(page, "reason")) == 5 and set(frame(page, "reason")["reason"]) == {"not begun"}
+    page = draw(PAGE, sweeps=sweep_id, view="Bars", models="resnet18,resnet34", family="One model, both vary")
+    assert "for all 2 models" in shown(page) and "1 more cell has no time." in shown(page)
+
+
+def test_a_format_that_was_never_begun_is_listed_as_missing(lab: Lab) -> None:
+    page = draw(PAGE, sweeps=cancelled(lab, ("jpeg", "memmap")).sweep_id, view="Missing")
+    gaps = frame(page, "reason")
+    assert len(gaps[gaps["format"] == "memmap"]) == 9 and "##### memmap" not in shown(page)
+
+
+def test_a_deleted_run_was_begun(lab: Lab) -> None:
+    script = cancelled(lab)
+    for repeat in (1, 2):
+        annotate(lab.home, f"someone-{repeat}", (script.run_id(0, repeat), "delete", "", 1.0))
+    missing = lab.json("regret", script.sweep_id)["missing"]
+    reasons = {(gap["model"], gap["batch_size"]): gap["reason"] for gap in missing}
+    assert reasons[("resnet18", 8)] == "no run" and reasons[("vit_b_16", 8)] == "not begun"
+
+
+def test_a_link_names_a_grid_by_what_it_is(lab: Lab) -> None:
+    """Another grid that comes first must not be opened by the links of before."""
+    small = bring_in(lab, table().replace("model,", "image_size,model,", 1).replace("\nresnet18", "\n64,resnet18")
+                     .replace("\nvit_b_16", "\n96,vit_b_16"))
+    page = draw(PAGE, sweeps=small)
+    second = page.selectbox(key="choose_grid").options[1]
+    assert "image_size 96" in second
+    link = no_exception(page.selectbox(key="choose_grid").set_value(second).run()).query_params["grid"]
+    larger = bring_in(lab, table() + table(factor=2.0).partition("\n")[2])
+    open_keeper().catch_up(60)
+    page = draw(PAGE, sweeps=f"{larger},{small}", grid=link)
+    assert len(page.selectbox(key="choose_grid").options) == 3
+    assert "vit" in shown(page) and "resnet18" not in shown(page)
 
 
 def test_one_model_alone_has_its_own_answer(lab: Lab) -> None:
@@ -188,12 +259,44 @@ def test_unequal_work_is_said_and_can_be_compared_per_image(lab: Lab) -> None:
     rows = ["batch_size,workers,end_to_end_s,items"]
     rows += [f"{batch},1,{batch * 0.1 * part!r},{batch * 10}" for batch in (8, 64) for part in (0.99, 1, 1.01)]
     sweep_id = bring_in(lab, "\n".join(rows) + "\n")
-    assert "unequal work" in lab.json("regret", sweep_id)["warnings"][0]
+    assert "unequal work" in lab.json("regret", sweep_id, "--whole")["warnings"][0]
     assert "80 to 640 images" in shown(draw(PAGE, sweeps=sweep_id, per_image="false"))
     page = draw(PAGE, sweeps=sweep_id)  # what compares like with like comes first
     assert "unequal" not in shown(page) and "per image" in shown(page)
-    assert [cell["mean_regret"] for cell in lab.json("regret", sweep_id, "--per-image")["cells"]] == \
-        pytest.approx([0, 0], abs=1e-9)
+    report = lab.json("regret", sweep_id)  # the command begins with what the page begins with
+    assert report["per_image"] is True and report == lab.json("regret", sweep_id, "--per-image")
+    assert [cell["mean_regret"] for cell in report["cells"]] == pytest.approx([0, 0], abs=1e-9)
+    assert lab.json("regret", sweep_id, "--whole")["per_image"] is False
+    assert "total per image" in lab.call("regret", sweep_id)[1]
+
+
+def test_runs_that_are_shorter_than_asked_or_than_their_workers_are_said(lab: Lab, images: Path) -> None:
+    """Nine images of a folder: of the six batches asked for there are four of two, and two of four."""
+    folder = lab.home.root.parent / "set"
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for number in range(5 if name == "a" else 4):
+            PIL.Image.new("RGB", (40, 40)).save(folder / name / f"{number}.jpg")
+    sweep_id = lab.json("sweep", lab.sweep_file(
+        experiment="inference", grid={"batch_size": [2, 4], "workers": [1, 2]}, repeats=2,
+        fixed={"data": str(folder), "batches": 6, "image_size": 32, "threads": 1}), "--wait")["sweep_id"]
+    report = lab.json("regret", sweep_id)
+    said = " ".join(report["warnings"])
+    assert report["per_image"] is False, "eight images each: the same work"
+    assert "the data has no more images: 2/1 had 4 of 6, 2/2 had 4 of 6, 4/1 had 2 of 6, 4/2 had 2 of 6" in said
+    assert "no more batches than workers" in said and "steady state: 4/2 had 2;" in said
+    for per_image in ("true", "false"):
+        boxes = " ".join(box.value for box in draw(PAGE, sweeps=sweep_id, per_image=per_image).warning)
+        assert "2/1 had 4 of 6" in boxes and "4/2 had 2;" in boxes
+
+
+def test_where_one_grid_compares_per_image_the_other_keeps_its_whole_times(lab: Lab) -> None:
+    rows = ["image_size,batch_size,workers,end_to_end_s,items"]
+    rows += [f"{size},{batch},1,{batch * 0.1 * part!r},{batch * 10 if size == 64 else 640}"
+             for size in (64, 96) for batch in (8, 64) for part in (0.99, 1, 1.01)]
+    report = lab.json("regret", bring_in(lab, "\n".join(rows) + "\n"))
+    assert report["per_image"] is None
+    assert {(cell["setting"]["image_size"], cell["per_image"]) for cell in report["cells"]} == {(64, True), (96, False)}
 
 
 def test_cells_whose_items_are_unknown_are_missing_per_image(lab: Lab) -> None:
@@ -238,6 +341,7 @@ def test_waits_are_those_of_the_first_epoch_and_the_detector_is_quoted(lab: Lab)
     page = draw(PAGE, sweeps=script.sweep_id, view="What limits it")
     waits = loading_waits(open_keeper().store.cursor(), [said, counted])
     assert {run_id: len(found) for run_id, found in waits.items()} == {said: 5, counted: 4}
+    assert {run.cores for run in grid_runs(open_keeper().store.cursor(), [script.sweep_id])} == {4.0}
     rows = {row.pair: row for row in frame(page, "limit").itertuples()}
     for run_id, pair in ((said, "8/2"), (counted, "16/2")):
         assert rows[pair].detector == detect(waits[run_id], 2).verdict

@@ -224,6 +224,24 @@ def test_a_failed_first_cell_leaves_a_baseline_that_is_said(lab: Lab) -> None:
     assert "workers=2 (baseline)" in set(page.dataframe[0].value["Cell"])
 
 
+def test_a_claim_from_two_runs_says_so(lab: Lab) -> None:
+    rows = ["workers,end_to_end_s,items", *(f"{workers},{seconds!r},10" for workers, seconds in (
+        (0, 1.0), (0, 1.001), (2, 0.5), (2, 0.501)))]
+    import_content(lab.home, ("\n".join(rows) + "\n").encode(), "times.csv", "loading", "elsewhere")
+    said = text(draw(PAGE))
+    assert ", from two runs only] those of the baseline" in said
+    assert "1 faster. 1 of the differences is from two runs only" in said
+
+
+def test_a_sweep_that_has_not_finished_says_so(lab: Lab) -> None:
+    script = loaders(lab, name="cut short")
+    add(script, 0, 0)
+    add(script, 1, 2)
+    script.end("interrupted").write()
+    (box,) = draw(PAGE).info
+    assert "The sweep cut short was interrupted: 2 of 4 runs have ended; resume it" in box.value.replace("\\", "")
+
+
 def test_runs_of_two_environments_are_not_pooled(lab: Lab) -> None:
     script = loaders(lab)
     for repeat in range(2):

@@ -163,11 +163,13 @@ def test_the_only_way_to_change_something_refuses_viewers_and_tells_wrong_input(
 
 def test_a_study_keeps_its_own_number_of_repeats(lab: Lab) -> None:
     """A sweep without `repeats` has one run per cell; the form's own suggestion is for empty forms only."""
-    page = draw(LAUNCH, preset="seed-004-jpeg")
-    assert "imagenette" in errors(page)  # not downloaded here: said at its field
-    repeats = next(field for field in page.number_input if field.label.startswith("Repeats"))
-    assert repeats.value == 1
-    assert next(f for f in draw(LAUNCH).number_input if f.label.startswith("Repeats")).value == 3
+    def repeats(page: AppTest) -> float:
+        return float(next(field for field in page.number_input if field.label.startswith("Repeats")).value)
+
+    assert "repeats" not in (PROJECT / "presets" / "seed-002-memory.yaml").read_text()
+    assert repeats(draw(LAUNCH, preset="seed-002-memory")) == 1 and repeats(draw(LAUNCH)) == 3
+    page = draw(LAUNCH, preset="seed-000-extract")
+    assert repeats(page) == 5 and "imagenette" in errors(page)  # not downloaded here: said at its field
 
 
 def test_an_absurd_grid_is_refused_before_it_is_multiplied_out(lab: Lab) -> None:

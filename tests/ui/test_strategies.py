@@ -55,6 +55,7 @@ def test_the_sentence_has_the_ratio_its_interval_and_the_work() -> None:
 @pytest.mark.parametrize(("times", "said"), [
     ([("exhaustive", [10.0]), ("halving", [2.0])], "too few runs to tell"),
     ([("exhaustive", [10.0, 14.0]), ("halving", [9.0, 13.0])], "no difference shown"),
+    ([("exhaustive", [10.0, 10.01]), ("halving", [2.0, 2.001])], ", from two runs only)"),
     ([("halving", [2.0, 2.0])], "nothing to compare with"),
 ])
 def test_what_cannot_be_told_is_not_told(times: list[tuple[str, list[float]]], said: str) -> None:
