@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from analysis.comparison import Ratio, compare
-from analysis.search import Cell, SearchRun, gather_cells, short_id, tell_apart
+from analysis.lasting_ids import lasting_id
+from analysis.search import Cell, SearchRun, gather_cells, tell_apart
 
 GROUPS = ("prepare model", "prepare data", "inference", "score", "unaccounted")
 PARTS = {"full": "whole", "last_50%": "last 50 %", "last_25%": "last 25 %", "last_3_blocks": "last 3 blocks",
@@ -70,7 +71,7 @@ def bars(runs: Sequence[SearchRun]) -> list[Bar]:
     whole = [{name: value for name, value in {**cell.params, "environment": cell.environment_id}.items()
               if name not in (*FORM, "model", "items")} for cell in cells]
     # A setting that an old run did not have is one that nobody asked for.
-    found = [_bar(cell, setting, short_id({name: value for name, value in params.items() if value is not None}))
+    found = [_bar(cell, setting, lasting_id({name: value for name, value in params.items() if value is not None}))
              for cell, setting, params in zip(cells, tell_apart(whole, ()), whole, strict=True)]
     return sorted(found, key=lambda bar: (bar.setting, bar.model, bar.items, bar.arrangement != "one",
                                           ORDER.index(bar.part), bar.label))

@@ -7,13 +7,14 @@ grids of their own that are shown side by side.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from analysis.lasting_ids import lasting_id
 
 AXES = ("model", "batch_size", "workers")
 FORMAT = "format"
@@ -210,4 +211,4 @@ def compares_per_item(group: Sequence[Grid]) -> bool:
 def group_id(grid: Grid) -> str:
     """The same for grids that stand side by side, whatever others there are: links name it."""
     rest = {name: value for name, value in grid.setting.items() if name != FORMAT}
-    return hashlib.sha256(_key([grid.experiment, grid.place, rest]).encode()).hexdigest()[:12]
+    return lasting_id(grid.experiment, grid.place, rest)

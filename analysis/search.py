@@ -6,9 +6,7 @@ when everything that both were asked for is equal.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean, median
@@ -18,6 +16,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from analysis.comparison import Estimate, Ratio, compare, estimate
+from analysis.lasting_ids import lasting_id
 
 FINETUNE, EXTRACT = "finetune", "extract"
 LAYERS = ("all", "head")
@@ -142,7 +141,7 @@ def _speed_up(tuned: Cell, extracted: Cell, other: str) -> SpeedUp:
     asked = tuned.params
     # Left open, it is what took effect.
     val = asked.get("val_images") or tuned.runs[0].effective["val_images"]
-    digest = short_id(tuned.runs[0].cell_key, extracted.runs[0].cell_key, tuned.environment_id)
+    digest = lasting_id(tuned.runs[0].cell_key, extracted.runs[0].cell_key, tuned.environment_id)
     first_batch_s = extracted.values("first_batch_s") if extracted.params.get("workers") else []
     return SpeedUp(asked["model"], asked["train_images"], val, asked["epochs"], asked["layers"], other,
                    estimate(finetune_s), estimate(extract_s), compare(finetune_s, extract_s),
@@ -151,11 +150,6 @@ def _speed_up(tuned: Cell, extracted: Cell, other: str) -> SpeedUp:
                    {name: estimate(values).value for name in SCORE_NAMES
                     if (values := extracted.values(f"score_{name}_s"))},
                    estimate(first_batch_s).value if first_batch_s else None)
-
-
-def short_id(*parts: Any) -> str:
-    """The same for the same parts, in every process and whatever else there is: for links."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def tell_apart(settings: Sequence[Mapping[str, Any]], shown: Collection[str] = SHOWN) -> list[str]:
@@ -221,7 +215,7 @@ def _agreements(runs: Sequence[SearchRun], layers: str) -> list[Agreement]:
             taken |= {(key, id(run)) for run in cell.runs}
     largest = sorted(groups.items(), key=lambda item: (-len(item[1].tuned), -item[1].params["train_images"]))
     settings = tell_apart([group.params for _, group in largest], ())
-    found = [_agreement(group, setting, short_id(key), score)
+    found = [_agreement(group, setting, lasting_id(key), score)
              for (key, group), setting in zip(largest, settings, strict=True) for score in SCORES]
     return [agreement for agreement in found if agreement]
 

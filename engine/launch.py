@@ -55,7 +55,7 @@ def cancel(home: Home, sweep_id: str) -> str:
     """Ask a sweep to end; what it has measured is kept. Returns the id."""
     folder = find_sweep(home, sweep_id)
     process = read_process(folder)
-    if not process_alive(folder):
+    if not process or not process_alive(folder):
         close_if_dead(home, folder)
         raise InputError(f"sweep {folder.sweep_id} is not running; there is nothing to cancel")
     os.kill(process["pid"], signal.SIGTERM)
@@ -89,9 +89,10 @@ def wait_until_ended(folder: SweepFolder, seconds: float) -> bool:
 
 def _at_rest(home: Home, sweep_id: str) -> tuple[SweepFolder, SweepState]:
     folder = find_sweep(home, sweep_id)
-    if process_alive(folder):
-        raise InputError(f"sweep {folder.sweep_id} is still being measured by process {read_process(folder)['pid']}; "
-                         "wait for it or cancel it first")
+    process = read_process(folder)
+    if process and process_alive(folder):
+        raise InputError(f"sweep {folder.sweep_id} is still being measured by process {process['pid']}; wait for it or "
+                         "cancel it first")
     close_if_dead(home, folder)
     state = read_state(folder)
     if not state.specs:

@@ -6,8 +6,6 @@ so links would open the wrong one: here the link holds the id.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,11 +23,6 @@ def turn_page(title: str) -> None:
         for key in [key for key in st.session_state if str(key).startswith("chose_")]:
             del st.session_state[key]
     st.session_state["page"] = title
-
-
-def lasting_id(content: Any) -> str:
-    """A short id for a link: the same for the same content, whatever else a list holds by then."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def choose(label: str, options: Sequence[str], name: str, show: Callable[[str], str], quiet: bool = False,

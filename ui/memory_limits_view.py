@@ -130,7 +130,8 @@ def draw_curve(wanted: Wanted, points: Mapping[str, Mapping[int, float]], found:
                           for method, peaks in points.items() for batch, peak in sorted(peaks.items())])
     draw_figure(about_fitting(wanted, found), batch_lines(frame, wanted.usable_bytes / GIB), frame, "predicted_batches",
                 "Predicted for one training step without allocating it, as a CPU's allocator would serve it. A GPU's "
-                "rounds up and its convolutions take workspaces on top; this was not checked on one.")
+                "rounds up and its convolutions take workspaces on top; this was not checked on one.",
+                measured=False)
     st.dataframe(pd.DataFrame([
         {"Method": method, "Largest batch that fits": fitting_text(fit),
          "Its predicted peak": size(fit.peak_bytes), "Usable": size(wanted.usable_bytes)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from analysis.lasting_ids import lasting_id
 from analysis.memory import CATEGORIES, MemoryCell, MemoryRun, find_front, find_growths, find_savings
 from ui.figure import draw_figure, draw_rows_button
 from ui.frame import safe
@@ -49,7 +49,7 @@ SHOWN_SAVINGS = 4
 def choose_setting(runs: Sequence[MemoryRun]) -> str:
     """Only runs with the same setting are compared; several are told apart by what differs."""
     settings = list(dict.fromkeys(run.setting for run in runs))
-    by_id = {sha256(setting.encode()).hexdigest()[:12]: setting for setting in settings}
+    by_id = {lasting_id(setting): setting for setting in settings}
     if len(settings) == 1 and st.query_params.get("setting", *by_id) in by_id:
         return settings[0]
     read = [json.loads(setting) for setting in settings]

@@ -152,4 +152,4 @@ def draw_published(published: pd.DataFrame) -> None:
                 continue
             frame = heat_frame(values, sorted(values), 100, "{:,.0f}".format)
             draw_figure(about_heat(values, False, True), heat_map(frame, "Mean regret (%)", ",.2f"), rows,
-                        f"published_{data}")
+                        f"published_{data}", measured=False)

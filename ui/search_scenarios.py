@@ -47,7 +47,7 @@ def draw_scenarios(pairs: Sequence[SpeedUp], published: Sequence[Published]) -> 
                                  help="Current model stores hold more than 50,000."))
     rows = share_frame(found)
     draw_figure(about_break_even(found, models), share_lines(rows, found, models), rows, "end_to_end_share", NOTE,
-                care=care)
+                care=care, measured=bool(pairs))
     st.markdown(time_table(found, models))
     with st.expander("The study's comparison with SHiFT, step by step", key="shift", on_change="rerun"):
         st.markdown(shift_table())

@@ -28,7 +28,7 @@ NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pa
 
 def draw_speed_up(pairs: Sequence[SpeedUp], published: Sequence[Published], alone: Sequence[str]) -> None:
     rows = speed_up_frame(pairs, published)
-    draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up", NOTE)
+    draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up", NOTE, measured=bool(pairs))
     if pairs:
         st.markdown(speed_up_table(pairs))
     if alone:

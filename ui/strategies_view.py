@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analysis.lasting_ids import lasting_id
 from analysis.search_prices import find_prices
 from analysis.search_scaling import SHARES, Store, can_halve, count_work, items_to_halve
 from analysis.strategies import BASELINE, ORDER, StrategyTimes, Winner, compare_strategies, find_winners
@@ -97,7 +97,7 @@ def _choose_setting(cells: Sequence[StrategyTimes], defaults: Row) -> str:
     labels: dict[str, str] = {}
     for setting, one in zip(settings, read, strict=True):
         own = {name: value for name, value in one.items() if value != defaults.get(name)}
-        identity = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:12]
+        identity = lasting_id(own)
         known[identity], labels[identity] = setting, ", ".join(f"{name}={one.get(name)}" for name in apart)
     return known[choose("Setting", list(known), "setting", lambda identity: labels[identity]) or next(iter(known))]
 
