@@ -80,7 +80,7 @@ def find_cases() -> list[Case]:
              for page in PAGES for view in ("", *VIEWS.get(page.title, []))]
     return [*(Case(name, file, query, 0 if name in TABLES else 1) for name, file, query in views),
             Case("Batch & workers, the largest sweep", "pages/Batch_and_workers.py", {"sweeps": largest}, 1),
-            Case("Boards, 12 charts", "pages/Boards.py", {"board": BOARD}, len(BOARD_CHARTS)),
+            Case("Boards, 12 charts", "pages/Boards.py", {"board": BOARD}, 1),
             Case("Present, a slide", "pages/Present.py", {"board": BOARD, "slide": "2"}, 1),
             Case("Runs, one run open", "pages/Runs.py", {"run": run_id}, 1),
             Case("Runs, a search", "pages/Runs.py", {"q": "bf16"}),
@@ -93,12 +93,30 @@ def find_cases() -> list[Case]:
             Case("Live, the largest ended sweep", "pages/Live.py", {"sweep": largest}, 1)]
 
 
-def time_case(case: Case) -> tuple[float, float]:
-    """Wall and processor seconds of a new visitor's first look."""
+def open_page(case: Case) -> AppTest:
     test = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=120)
     test.query_params.update(case.query)
     if case.file != "app.py":
         test.switch_page(case.file)
+    return test
+
+
+def complete_board() -> tuple[int, float]:
+    """How many drawings a board takes until all its charts are there, and the processor seconds of all of them."""
+    test = open_page(Case("", "pages/Boards.py", {"board": BOARD}))
+    drawings, processor_s = 1, time_script(test)[1]
+    while len(test.get("vega_lite_chart")) < len(BOARD_CHARTS):
+        drawings += 1
+        assert drawings <= 2 * len(BOARD_CHARTS), "the board does not get all its charts"
+        started_processor = process_time()
+        test.run()
+        processor_s += process_time() - started_processor
+    return drawings, processor_s
+
+
+def time_case(case: Case) -> tuple[float, float]:
+    """Wall and processor seconds of a new visitor's first look."""
+    test = open_page(case)
     took = time_script(test)
     assert len(test.get("vega_lite_chart")) >= case.charts, f"{case.name} draws too few charts"
     return took
@@ -198,11 +216,14 @@ def main() -> None:
         keeper = open_keeper()
         rows = {table: count for table, count in count_rows(keeper.store.cursor()).items() if count}
         pages, parts, empty = measure(find_cases())
+        drawings, processor_s = complete_board()
         keeper.stop()
         keeper.store.close()
     print_report(
         "pages", "Seconds of a page's whole script on the server over a large store, AppTest's overhead included.",
-        {"rows": rows, "empty_script_s": tell(empty), "pages": {name: tell(times) for name, times in pages.items()},
+        {"rows": rows, "empty_script_s": tell(empty),
+         "whole_board": {"drawings": drawings, "processor_s": processor_s},
+         "pages": {name: tell(times) for name, times in pages.items()},
          "live_fragment": {name: tell(times) for name, times in parts.items()}},
         [*(at_most(f"seconds of {name}", COMPARE_LIMIT_S if name.startswith("Compare,") else PAGE_LIMIT_S,
                    middle(times.wall_s)) for name, times in pages.items()),
