@@ -16,8 +16,7 @@ from ui.home_page import draw_machine, draw_open, draw_sweep
 from ui.live_page import make_cell_picture
 
 CELLS_SHOWN, SWEEPS_SHOWN = 6, 6
-EVERY_S = 3.0
-"""Between two looks at what runs, while something does."""
+EVERY_S = 3.0  # between two looks at what runs, while something does
 
 lab = begin("Home")
 gpus = Gpus.open()

@@ -21,8 +21,7 @@ from ui.boards_page import (
 from ui.exhibits import find_exhibit
 from ui.frame import empty_state, safe, set_tab_title
 
-EVERY_S, SOON_S = 3.0, 0.2
-"""Between two drawings of a board: once all of its charts are there, and before."""
+EVERY_S, SOON_S = 3.0, 0.2  # between two drawings of a board: once all of its charts are there, and before
 
 lab = begin("Boards")
 HOW = ('Press **More** beneath any chart of any page and add it to a board: the board keeps what was chosen there and '
