@@ -1,5 +1,7 @@
 """Home: what runs now, the latest sweeps, this machine, and one button that starts a tour."""
 
+from typing import Any
+
 import streamlit as st
 
 from begin import begin
@@ -14,6 +16,7 @@ from ui.home_page import draw_machine, draw_open, draw_sweep
 from ui.live_page import make_cell_picture
 
 CELLS_SHOWN, SWEEPS_SHOWN = 6, 6
+EVERY_S = 3.0  # between two looks at what runs, while something does
 
 lab = begin("Home")
 gpus = Gpus.open()
@@ -29,9 +32,24 @@ with cards.cell():
                 "see where an inference pipeline waits. Images are generated, nothing is downloaded.")
     if st.button("Start the one-minute tour", type="primary", icon=":material/play_arrow:", disabled=lab.viewer):
         launch_and_watch(lab, tour)
+
+
+def open_now() -> list[dict[str, Any]]:
+    return lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask))
+
+
+def draw_running(before: list[str]) -> None:
+    """When another sweep runs than before, or none, the whole page tells of it: its result is among the latest."""
+    sweeps = open_now()
+    if [sweep["sweep_id"] for sweep in sweeps] != before:
+        st.rerun()
+    draw_open(sweeps)
+
+
 with cards.cell():
     st.subheader("Running now")
-    draw_open(lab.keeper.once("open sweeps", lambda: open_sweeps(lab.ask)))
+    running = [sweep["sweep_id"] for sweep in open_now()]
+    st.fragment(run_every=EVERY_S if running else None)(draw_running)(running)
 
 st.subheader("Latest sweeps")
 sweeps = lab.keeper.once("latest sweeps", lambda: sweeps_frame(lab.ask, SWEEPS_SHOWN, archived=False))

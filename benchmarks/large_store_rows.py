@@ -1,13 +1,15 @@
 """The statements that fill benchmarks/large_store.py's store, table by table.
 
-They read `planned_plan` (sweeps), `planned_cells` and `planned_params`, and `chosen`: the runs whose turn it is.
+They read `planned_plan` (sweeps), `planned_cells`, `planned_params`, `planned_phases` and `planned_metrics`, and
+`chosen`: the runs whose turn it is.
 """
 
 # Numbers that look random come from products with primes and from sines: the same on every machine.
 PLANNED_RUNS = """
     CREATE TEMP TABLE planned_runs AS
     SELECT s.first + r.n AS number, s.sweep_id || '-' || c.cell_key[:10] || '-' || (r.n // c.places + 1) AS run_id,
-           s.sweep_id, c.cell_key, (r.n // c.places + 1)::INTEGER AS repeat, s.kind, c.place, c.batch_size, c.workers,
+           s.sweep_id, s.experiment, c.cell_key, (r.n // c.places + 1)::INTEGER AS repeat, s.kind, c.place,
+           c.batch_size, c.workers,
            s.environment_id, s.environment_id = 'bbbbbbbbbbbb' AS gpu,
            s.created_at + to_microseconds((6e6 + r.n * 2.6e7 + (number * 7919) % 1000)::BIGINT) AS started_at,
            (number * 7919) % 1000 AS luck,
@@ -21,20 +23,19 @@ PLANNED_RUNS = """
                 WHEN 'skipped' THEN 'a smaller batch of the same line was out of memory' END AS ending,
            CASE outcome WHEN 'ok' THEN s.batches WHEN 'skipped' THEN 0 WHEN 'oom' THEN 0 ELSE s.batches // 2 END
                AS done,
-           -- seconds of a batch: by model and batch size, with a spread of 6 % between runs
-           0.0006 * c.batch_size * (1 + ascii(c.model[-1]) % 4) * (0.97 + 0.06 * ((number * 104729) % 997) / 997)
-               AS step,
+           0.97 + 0.06 * ((number * 104729) % 997) / 997 AS spread,  -- between runs
+           0.0006 * c.batch_size * (1 + ascii(c.model[-1]) % 4) * c.times_as_long * spread AS step,  -- s of a batch
            1.7 AS measured_from, measured_from + step * (done + 3) + 0.15 AS wall_s
     FROM planned_plan s, LATERAL (SELECT unnest(range(s.runs)) AS n) r
     JOIN planned_cells c ON c.kind = s.kind AND c.place = r.n % c.places ORDER BY number
 """
 SWEEPS = """
-    INSERT INTO sweeps SELECT s.sweep_id, s.name, 'inference', 'measured', s.status, s.reason, s.created_at,
+    INSERT INTO sweeps SELECT s.sweep_id, s.name, s.experiment, 'measured', s.status, s.reason, s.created_at,
         CASE WHEN s.status <> 'running' THEN s.created_at + to_seconds(26 * s.runs + 60) END, 1, s.planned, s.spec
     FROM planned_plan s ORDER BY s.sweep
 """
 RUNS = """
-    INSERT INTO runs SELECT run_id, sweep_id, 'inference', cell_key, repeat, 1, outcome, ending, started_at,
+    INSERT INTO runs SELECT run_id, sweep_id, experiment, cell_key, repeat, 1, outcome, ending, started_at,
         CASE WHEN outcome <> 'running' THEN started_at + to_milliseconds((wall_s * 1000)::BIGINT) END,
         CASE WHEN outcome <> 'running' THEN wall_s END, environment_id, NULL, NULL FROM planned_runs ORDER BY number
 """
@@ -79,30 +80,30 @@ PARAMETERS = """
     WHERE p.asked IS NOT NULL OR r.outcome NOT IN ('skipped', 'oom') ORDER BY r.number, p.position
 """
 STAGES = """
-    INSERT INTO stages SELECT run_id, t.stage, CASE t.stage WHEN 'finish' THEN wall_s - 0.15 ELSE t.start_s END,
+    INSERT INTO stages SELECT run_id, t.stage, CASE WHEN t.start_s < 0 THEN wall_s + t.start_s ELSE t.start_s END,
         CASE t.stage WHEN 'measure' THEN wall_s - 0.15 - measured_from ELSE t.seconds END
     FROM chosen, (VALUES (0, 'start_process', 0.0, 0.06), (1, 'prepare_data', 0.06, 0.04), (2, 'init_model', 0.1, 0.23),
                        (3, 'model_to_device', 0.33, 0.01), (4, 'warm_up', 0.34, 1.35), (5, 'measure', 1.7, 0.0),
-                       (6, 'finish', 0.0, 0.15)) AS t(place, stage, start_s, seconds)
+                       (6, 'validate', -0.15, 0.1), (7, 'finish', -0.05, 0.05)) AS t(place, stage, start_s, seconds)
     WHERE outcome <> 'skipped' AND (t.place < 4 OR done > 0) AND (t.place < 5 OR outcome = 'ok')
-    ORDER BY number, t.place
+    AND (t.stage <> 'validate' OR experiment = 'training') ORDER BY number, t.place
 """
 # Batch n starts at n steps plus a small wave, and lasts until the next one starts; batch 0 takes three steps longer.
 BATCHES = """
     CREATE OR REPLACE TEMP TABLE chosen_batches AS
-    SELECT number, run_id, n::INTEGER AS batch, batch_size, gpu, workers, step,
+    SELECT number, run_id, experiment, n::INTEGER AS batch, batch_size, gpu, workers, step,
            measured_from + step * (n + CASE WHEN n > 0 THEN 3 ELSE 0 END + 0.06 * sin(n * 1.7 + number)) AS start_s,
            measured_from + step * (n + 4 + 0.06 * sin((n + 1) * 1.7 + number)) - start_s AS seconds
     FROM chosen, LATERAL (SELECT unnest(range(done)) AS n) ORDER BY number, n;
     INSERT INTO batches SELECT run_id, batch, batch_size, start_s, seconds FROM chosen_batches ORDER BY number, batch
 """
+# The first phase takes a share that falls with the workers; the others share the rest alike, but copying is short.
 PHASES = """
     INSERT INTO phases SELECT run_id, batch, t.phase, CASE WHEN gpu AND t.place > 0 THEN 'device' ELSE 'host' END,
-        start_s + CASE t.place WHEN 0 THEN 0 WHEN 1 THEN loading ELSE loading + 0.01 * seconds END,
-        CASE t.place WHEN 0 THEN loading WHEN 1 THEN 0.01 * seconds ELSE 0.985 * seconds - loading END
-    FROM (SELECT *, seconds * CASE WHEN batch = 0 THEN 0.75 ELSE 0.4 / (1 + workers) END AS loading
-          FROM chosen_batches),
-         (VALUES (0, 'load_data'), (1, 'data_to_device'), (2, 'inference')) AS t(place, phase)
+        start_s + CASE t.place WHEN 0 THEN 0 ELSE first_s + t.before * (0.985 * seconds - first_s) END,
+        CASE t.place WHEN 0 THEN first_s ELSE t.share * (0.985 * seconds - first_s) END
+    FROM (SELECT *, seconds * CASE WHEN batch = 0 THEN 0.75 ELSE 0.4 / (1 + workers) END AS first_s
+          FROM chosen_batches) JOIN planned_phases t USING (experiment)
     ORDER BY number, batch // 10, t.place, batch
 """
 # Hundreds of readings, thousands of rows, in the running run and in one of 500; a few in all others.
@@ -120,12 +121,32 @@ SAMPLES = """
          AS t(device, metric, low, high)
     WHERE gpu OR t.device = 'cpu' ORDER BY number, n
 """
+# One training step by category, the loss of every batch, and the sizes that a search for the largest batch tried.
+CURVES = """
+    INSERT INTO samples SELECT run_id, 'memory', t.metric, measured_from + n * 0.002,
+        CASE t.metric WHEN 'activations_bytes' THEN 4e7 * (1 - abs(n - 30) / 30) WHEN 'gradients_bytes'
+             THEN 6e6 * greatest(n - 30, 0) / 30 ELSE t.held END * spread
+    FROM chosen, range(61) AS m(n), (VALUES ('parameters_bytes', 6e6), ('buffers_bytes', 1e5), ('gradients_bytes', 0),
+        ('optimizer_state_bytes', 1.2e7), ('activations_bytes', 0), ('temporaries_bytes', 2e6)) AS t(metric, held)
+    WHERE experiment = 'memory' AND outcome = 'ok' ORDER BY number, n;
+    INSERT INTO samples SELECT run_id, 'training', 'loss', start_s + seconds,
+        0.5 + 1.8 * exp(-batch / 30) + 0.05 * sin(batch * 1.3 + number)
+    FROM chosen_batches WHERE experiment = 'training' ORDER BY number, batch;
+    INSERT INTO samples SELECT run_id, 'try', t.metric, 1.0 + n, CASE t.metric WHEN 'batch_size' THEN 32 * (1 + n)
+        WHEN 'fits' THEN (n < 6)::DOUBLE WHEN 'peak_bytes' THEN 1.5e8 * (1 + n) WHEN 'usable_bytes' THEN 2^30
+        ELSE 0.8 END
+    FROM chosen, range(8) AS m(n), (VALUES ('batch_size'), ('fits'), ('peak_bytes'), ('usable_bytes'), ('seconds'))
+        AS t(metric) WHERE experiment = 'max_batch' AND outcome = 'ok' ORDER BY number, n
+"""
 METRICS = """
     INSERT INTO metrics SELECT run_id, t.name, CASE t.name WHEN 'end_to_end_s' THEN wall_s - 0.15 - measured_from
         WHEN 'batches' THEN done ELSE done * batch_size END, t.unit, 'measured'
     FROM chosen, (VALUES ('end_to_end_s', 's'), ('batches', NULL), ('items', NULL)) AS t(name, unit)
-    WHERE outcome = 'ok' ORDER BY number
+    WHERE outcome = 'ok' AND done > 0 ORDER BY number;
+    INSERT INTO metrics SELECT run_id, m.name, m.value * CASE m.unit WHEN 's' THEN wall_s - 0.15 - measured_from
+        WHEN 'bytes' THEN spread ELSE 1 END, m.unit, 'measured'
+    FROM chosen JOIN planned_metrics m USING (kind, place) WHERE outcome = 'ok' ORDER BY number
 """
 
 OF_ALL = (PLANNED_RUNS, SWEEPS, RUNS, ATTEMPTS, JOURNALS, FILES, EVENTS, RUN_EVENTS, ANNOTATIONS)
-OF_CHOSEN = (PARAMETERS, STAGES, BATCHES, PHASES, SAMPLES, METRICS)
+OF_CHOSEN = (PARAMETERS, STAGES, BATCHES, PHASES, SAMPLES, CURVES, METRICS)

@@ -8,9 +8,20 @@ from begin import begin, toast
 from boarding import all_boards, board_as_html, current_boards, duplicate, freeze_now
 from engine import boards
 from store.boards import RUNNING, Board, Item
-from ui.boards_page import draw_board_bar, draw_deleted, draw_item, draw_list, draw_new, draw_undo
+from ui.boards_page import (
+    draw_board_bar,
+    draw_deleted,
+    draw_item,
+    draw_list,
+    draw_new,
+    draw_undo,
+    renew,
+    shown_before,
+)
 from ui.exhibits import find_exhibit
 from ui.frame import empty_state, safe, set_tab_title
+
+EVERY_S, SOON_S = 3.0, 0.2  # between two drawings of a board: once all of its charts are there, and before
 
 lab = begin("Boards")
 HOW = ('Press **More** beneath any chart of any page and add it to a board: the board keeps what was chosen there and '
@@ -76,9 +87,12 @@ def draw_all() -> None:
     draw_deleted([board for board in all_boards(lab) if board.deleted], lab.viewer, act)
 
 
-@st.fragment(run_every=3)
-def draw_items(board_id: str) -> None:
-    """Again and again: what was measured meanwhile is on the board."""
+def ask_for(board: Board) -> bool:
+    return renew(board.items, lambda item: find_exhibit(lab.keeper, lab.ask, item))
+
+
+def draw_items(board_id: str, told: list[bool]) -> None:
+    """Again and again: what was measured meanwhile is on the board. `told` has the answer of the page's own run."""
     board = find_board(board_id)
     if board is None:
         st.info("This board was deleted meanwhile.")
@@ -87,9 +101,12 @@ def draw_items(board_id: str) -> None:
     if not board.items:
         empty_state(f"This board is empty. {HOW}", "Choose a chart of the latest sweep", "pages/Live.py",
                     ":material/monitoring:")
+    again = not told
+    whole = told.pop() if told else ask_for(board)
     for place, item in enumerate(board.items):
-        exhibit = None if item.live else find_exhibit(lab.keeper, lab.ask, item)
-        draw_item(board, item, place, exhibit, lab.viewer, act)
+        draw_item(board, item, place, shown_before(item), lab.viewer, act)
+    if again and hurry and whole:
+        st.rerun()  # from now on at the usual pace
 
 
 asked = str(st.query_params.get("board", ""))[:200]
@@ -102,4 +119,5 @@ else:
     set_tab_title(board.name)
     st.header(safe(board.name), anchor=False)
     draw_board_bar(board, lab.viewer, act, lambda: board_as_html(lab, board), st.query_params.clear)
-    draw_items(board.board_id)
+    hurry = not ask_for(board)
+    st.fragment(run_every=SOON_S if hurry else EVERY_S)(draw_items)(board.board_id, [not hurry])

@@ -23,12 +23,14 @@ from ui.loading_page import (
 )
 
 lab = begin("Data loading")
+published = lab.keeper.once("published loading", lambda: published_loading(lab.ask))
 asked = str(st.query_params.get("sweep", ""))[:200]
 sweeps = lab.keeper.once(("loading sweeps", asked), lambda: loading_sweeps(lab.ask, asked))
 if sweeps.empty:
     empty_state("No loader has been measured yet, or all is archived. The small preset takes about a minute: formats, "
                 "workers and concurrent fetch.", "Launch the loader variants", "pages/Launch.py",
                 query={"preset": "seed-003-loading-small"})
+    draw_published(published)
     st.stop()
 rows = {row.sweep_id: row for row in sweeps.itertuples()}
 measured = [sweep_id for sweep_id, row in rows.items() if row.ok]
@@ -44,6 +46,7 @@ if others:
 if not runs:
     empty_state("This sweep has no finished run to show yet.", "See how it stands", "pages/Live.py",
                 ":material/monitoring:", {"sweep": chosen})
+    draw_published(published)
     st.stop()
 
 runs = choose_environment(runs)
@@ -72,4 +75,4 @@ members = {run.run_id: run for run in runs if run.cell == place}
 run = choose("Run", list(members), "run",
              lambda run_id: run_id + (" (noisy)" if members[run_id].noisy else "")) or next(iter(members))
 draw_waits(members[run])
-draw_published(lab.keeper.once("published loading", lambda: published_loading(lab.ask)), variants, baseline, label)
+draw_published(published, variants, baseline, label)

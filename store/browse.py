@@ -17,6 +17,7 @@ from store.schema import ERASED
 
 VARYING_SHOWN = 8
 CELLS_SHOWN = 40
+PAST_RUNS_OF_A_CELL = 20
 SAMPLES_SHOWN = 2_000
 """More telemetry than this is thinned evenly before it is drawn."""
 
@@ -245,20 +246,26 @@ def sweep_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> Answer:
     return found
 
 
-def past_runs(connection: duckdb.DuckDBPyConnection, experiment: str, same: Callable[[dict[str, Any]], bool],
-              limit: int = 2_000) -> list[PastRun]:
-    """Ok runs of an experiment under environments whose facts are the `same`: the basis of an honest estimate."""
+def past_runs(connection: duckdb.DuckDBPyConnection, experiment: str,
+              same: Callable[[dict[str, Any]], bool]) -> list[PastRun]:
+    """Ok runs of an experiment under environments whose facts are the `same`: the basis of an honest estimate. The
+    newest of each cell, however long ago: what was measured once is not the first of its kind."""
     alike = [environment_id for environment_id, facts in connection.execute(
         "SELECT environment_id, facts FROM environments").fetchall() if same(json.loads(facts))]
-    return [PastRun(key, work_of({name: json.loads(value) for name, value in zip(names, values, strict=True)}), wall_s)
-            for key, wall_s, names, values in connection.execute(f"""
-        WITH chosen AS (SELECT run_id, cell_key, wall_s FROM runs WHERE experiment = $experiment AND status = 'ok'
-                        AND wall_s IS NOT NULL AND environment_id IN (SELECT unnest($alike)) AND {KEPT}
-                        ORDER BY started_at DESC LIMIT $limit)
-        SELECT c.cell_key, c.wall_s, p.names, p.asked FROM chosen c
-        JOIN (SELECT run_id, list(name) AS names, list(asked::VARCHAR) AS asked FROM parameters
-              WHERE asked IS NOT NULL AND run_id IN (SELECT run_id FROM chosen) GROUP BY run_id) p USING (run_id)""",
-        {"experiment": experiment, "alike": alike, "limit": limit}).fetchall()]
+    found = connection.execute(f"""
+        WITH chosen AS (SELECT run_id, cell_key, wall_s, started_at FROM runs WHERE experiment = $experiment
+                        AND status = 'ok' AND wall_s IS NOT NULL AND {KEPT}
+                        AND environment_id IN (SELECT unnest($alike))
+                        QUALIFY row_number() OVER (PARTITION BY cell_key ORDER BY started_at DESC, run_id)
+                                <= {PAST_RUNS_OF_A_CELL}),
+        cells AS (SELECT cell_key, list(wall_s) AS walls_s, arg_max(run_id, started_at) AS run_id FROM chosen
+                  GROUP BY cell_key)
+        SELECT c.cell_key, c.walls_s, p.asked FROM cells c
+        JOIN (SELECT run_id, json_group_object(name, asked) AS asked FROM parameters
+              WHERE asked IS NOT NULL AND run_id IN (SELECT run_id FROM cells) GROUP BY run_id) p USING (run_id)""",
+        {"experiment": experiment, "alike": alike}).fetchall()
+    return [PastRun(key, work, wall_s) for key, walls_s, asked in found for work in [work_of(json.loads(asked))]
+            for wall_s in walls_s]
 
 
 def _text(value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -14,6 +15,8 @@ from ui.frame import PAGES, safe
 
 Act = Callable[..., Any]
 """Called with what is done and its arguments; does it, or says why not."""
+AT_ONCE_S = 0.2
+"""So long a drawing goes on asking for charts. One that nobody has asked for since the last result takes 0.1 s."""
 
 
 def draw_new(disabled: bool, act: Act) -> None:
@@ -87,11 +90,33 @@ def draw_undo(undo: tuple[str, ...] | None, act: Act) -> None:
             st.button("Undo", icon=":material/undo:", on_click=act, args=undo[1:], key="undo")
 
 
+def renew(items: list[Item], find: Callable[[Item], Exhibit]) -> bool:
+    """Asks what each item shows, those first that were asked for longest ago, until a drawing has taken long enough;
+    at least one. Whether that were all: the others show what they showed before."""
+    before = st.session_state.get("exhibits", {})
+    kept = st.session_state["exhibits"] = {item.item_id: before.get(item.item_id, (0.0, None)) for item in items
+                                           if not item.live}
+    until = monotonic() + AT_ONCE_S
+    for number, item in enumerate(sorted((item for item in items if not item.live),
+                                         key=lambda item: kept[item.item_id][0])):
+        if number and monotonic() > until:
+            return False
+        kept[item.item_id] = monotonic(), find(item)
+    return True
+
+
+def shown_before(item: Item) -> Exhibit | None:
+    found: Exhibit | None = st.session_state["exhibits"].get(item.item_id, (0.0, None))[1]
+    return found
+
+
 def draw_item(board: Board, item: Item, place: int, exhibit: Exhibit | None, disabled: bool, act: Act) -> None:
-    """`exhibit` is None for the live slide, which is seen when it is presented."""
+    """`exhibit` is None while it is not there yet, and for the live slide, which is seen when it is presented."""
     with st.container(border=True, key=f"item_{item.item_id}"):
-        if exhibit is None:
+        if item.live:
             st.markdown("**Live slide**: what is being measured while you present, with its progress and phases.")
+        elif exhibit is None:
+            st.caption(f":material/hourglass_top: {safe(item.page)}, {safe(item.chart)}: is being drawn.")
         elif exhibit.trouble:
             st.info(f"{safe(item.page)}, {safe(item.chart)}: {exhibit.trouble}", icon=":material/hide_image:")
         else:
@@ -130,12 +155,13 @@ def _draw_item_buttons(board: Board, item: Item, place: int, exhibit: Exhibit | 
         text = st.text_area("Note", item.note, max_chars=20_000, key=f"note_text_{key}", disabled=disabled)
         st.button("Keep the note", on_click=act, args=("note", board.board_id, key, text or ""), key=f"keep_{key}",
                   disabled=disabled)
-    if exhibit is not None:
+    if not item.live:
+        seen = exhibit is not None and not exhibit.trouble
         st.button("Unfreeze" if item.frozen_at else "Freeze", icon=":material/ac_unit:", type="tertiary",
                   key=f"freeze_{key}", on_click=act, args=("unfreeze" if item.frozen_at else "freeze", board, [item]),
-                  disabled=disabled or bool(exhibit.trouble and not item.frozen_at))
+                  disabled=disabled or not (seen or item.frozen_at))
     st.button("Remove", icon=":material/close:", type="tertiary", key=f"remove_{key}", on_click=act,
               args=("remove", board.board_id, key), disabled=disabled)
     page = next((page for page in PAGES if page.title == item.page), None)
-    if page and exhibit is not None:
+    if page and not item.live:
         st.page_link(page.file, label=f"Open on {page.title}", icon=page.icon, query_params=item.link)

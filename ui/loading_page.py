@@ -250,8 +250,9 @@ def about_waits(run: LoadingRun) -> str:
     return sentence + (f" First wait {seconds(found.first_s)}." if found.first_s is not None else "")
 
 
-def draw_published(published: Mapping[str, float], variants: Sequence[Variant], baseline: str, label: Label) -> None:
-    """Seed 003's own figures beside what was measured here with other workers and all else equal."""
+def draw_published(published: Mapping[str, float], variants: Sequence[Variant] = (), baseline: str = "",
+                   label: Label = str) -> None:
+    """Seed 003's own figures beside what was measured here, if anything was, with other workers and all else equal."""
     st.subheader("Published: seed 003")
     if not {"baseline", "parallel_workers"} <= set(published):
         return
@@ -268,7 +269,7 @@ def draw_published(published: Mapping[str, float], variants: Sequence[Variant], 
     st.markdown(f"Seed 003 loaded its epoch in {seconds(published['baseline'])}, and with parallel workers in "
                 f"{seconds(published['parallel_workers'])}: {ratio:.2f} times the rate, so it found no gain. "
                 + ("In this sweep the variants below differ from the baseline in their workers only." if own else
-                   "This sweep has no variant that differs from the baseline in its workers only."))
+                   "This sweep has no variant that differs from the baseline in its workers only." if variants else ""))
     st.dataframe(rows, hide_index=True, width="stretch")
 
 

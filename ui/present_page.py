@@ -131,12 +131,10 @@ def _fit(spec: dict[str, Any], height: int) -> dict[str, Any]:
 def draw_buttons(step: Callable[[int], Any]) -> DeltaGenerator:
     """Returns the place beside them. Never disabled, also at the ends: a disabled button would swallow an arrow key
     that is pressed before the next slide is there."""
-    back, forth, beside = st.columns([1, 1, 8], vertical_alignment="center")
-    with back:
-        st.button("Previous", shortcut="left", on_click=step, args=(-1,), key="previous", width="stretch")
-    with forth:
-        st.button("Next", shortcut="right", on_click=step, args=(1,), key="next", width="stretch")
-    return beside
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.button("Previous", shortcut="left", on_click=step, args=(-1,), key="previous")
+    row.button("Next", shortcut="right", on_click=step, args=(1,), key="next")
+    return row.container()
 
 
 def draw_place(title: str, slide: int, slides: int, exhibit: Exhibit | None) -> None:

@@ -62,6 +62,11 @@ def test_a_group_meeting(app: App, visit: Visit, browser: Browser, tmp_path: Pat
     size = room.get_by_role("heading", level=2).evaluate("it => parseFloat(getComputedStyle(it).fontSize)")
     assert size >= 32
     expect(room.get_by_role("button", name="Next")).to_be_visible()
+    shown, wide = room.viewport_size, button_widths(room)
+    assert shown
+    room.set_viewport_size({"width": 800, "height": shown["height"]})
+    assert button_widths(room) == wide, "the whole word, in a narrow window too"
+    room.set_viewport_size(shown)
     room.wait_for_function("""(() => { const main = document.querySelector('[data-testid=stMain]');
                            return main.scrollHeight <= main.clientHeight })()""")  # no need to scroll
     # Nobody touches it: the slide changes by itself as runs end.
@@ -96,6 +101,11 @@ def test_a_group_meeting(app: App, visit: Visit, browser: Browser, tmp_path: Pat
         with page.expect_download() as download:
             page.get_by_role("dialog").get_by_role("button", name=kind, exact=True).click()
         assert Path(download.value.path()).read_bytes().startswith(beginning), kind
+
+
+def button_widths(page: Page) -> list[float]:
+    buttons = [page.get_by_role("button", name=name) for name in ("Previous", "Next")]
+    return [float(button.evaluate("it => it.getBoundingClientRect().width")) for button in buttons]
 
 
 def check_file(browser: Browser, file: Path, said: str, sweep_id: str, cells: int) -> None:

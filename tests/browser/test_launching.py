@@ -7,7 +7,7 @@ from typing import Any
 
 from browser.conftest import Visit
 from browser.driven_app import App, wait_for
-from browser.windows import LaunchPage, LivePage, settled
+from browser.windows import HomePage, LaunchPage, LivePage, settled
 from playwright.sync_api import expect
 
 from engine.queue import read_queue
@@ -97,3 +97,28 @@ def test_two_windows_launch_two_sweeps_which_take_turns(app: App, visit: Visit) 
     for live in lives:
         live.finished(2)
     assert sorted(name for name in names(app) if name in ("left", "right")) == ["left", "right"]
+
+
+def test_home_tells_by_itself_that_a_sweep_has_ended(app: App, visit: Visit) -> None:
+    launch = filled(app, visit, **quick("watched from home", batch_s=0.3))
+    launch.launch.click()
+    LivePage(launch.page).arrived()
+    home = visit()
+    HomePage(home).open(app.url)
+    expect(home.get_by_text(re.compile("[01] of 2 runs done"))).to_be_visible()
+    expect(home.get_by_text("Nothing is being measured.")).to_be_visible()
+    expect(home.get_by_text("Ended: watched from home")).to_be_visible()
+    expect(home.get_by_role("main").get_by_text(re.compile("2 ok")).first).to_be_visible()
+
+
+def test_leaving_home_while_it_is_redrawn_breaks_no_page(app: App, visit: Visit) -> None:
+    launch = filled(app, visit, **quick("long", runs=50, batch_s=0.4))
+    launch.launch.click()
+    watched = LivePage(launch.page).arrived()
+    page = visit()
+    for number in range(4):
+        HomePage(page).open(app.url)
+        page.wait_for_timeout(2_500 + 250 * number)  # about when the card is drawn again
+        page.get_by_role("main").get_by_role("link", name="Watch it live").first.click()
+        settled(page, "Live")
+    app.lab.json("cancel", watched.sweep_id)

@@ -61,6 +61,18 @@ def current(board_id: str) -> Board:
     return next(board for board in list_boards(open_keeper().store.cursor()) if board.board_id == board_id)
 
 
+def open_board(board_id: str) -> AppTest:
+    """With all its charts: a busy machine takes several drawings for them."""
+    page = draw("pages/Boards.py", board=board_id)
+    while waiting(page):
+        no_exception(page.run())
+    return page
+
+
+def waiting(page: AppTest) -> int:
+    return sum("is being drawn" in part.value for part in page.caption)
+
+
 def press(page: AppTest, key: str) -> AppTest:
     return no_exception(page.button(key=key).click().run())
 
@@ -113,7 +125,7 @@ def test_what_is_wanted_ends_the_page_and_an_export_opens_every_view(filled: Lab
 
 
 def test_a_board_shows_orders_notes_and_removes(filled: Lab, board_id: str) -> None:
-    page = draw("pages/Boards.py", board=board_id)
+    page = open_board(board_id)
     first, second, live = current(board_id).items
     assert len(specs(page)) == 2
     assert any("a &lt;i&gt;note&lt;/i&gt;" in part.value for part in page.markdown)
@@ -125,8 +137,27 @@ def test_a_board_shows_orders_notes_and_removes(filled: Lab, board_id: str) -> N
     assert [item.item_id for item in current(board_id).items] == [second.item_id, first.item_id, live.item_id]
 
 
-def test_a_frozen_chart_stays_when_its_runs_are_gone(filled: Lab, board_id: str, sweep_id: str) -> None:
+def test_a_board_is_there_at_once_and_its_charts_one_after_the_other(
+        filled: Lab, board_id: str, sweep_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ui.boards_page.AT_ONCE_S", 0.0)
     page = draw("pages/Boards.py", board=board_id)
+    first, second, _ = current(board_id).items
+    assert (len(specs(page)), waiting(page)) == (1, 1)
+    assert not page.button(key=f"freeze_{first.item_id}").disabled
+    assert page.button(key=f"freeze_{second.item_id}").disabled  # there is nothing to keep yet
+    no_exception(page.run())
+    assert (len(specs(page)), waiting(page)) == (2, 0)
+    # New results are asked for one after the other too; what is not asked for yet stays as it was.
+    annotate(filled.home, [sweep_id], "delete")
+    open_keeper().catch_up()
+    no_exception(page.run())
+    assert len(specs(page)) == 1
+    no_exception(page.run())
+    assert len(specs(page)) == 0
+
+
+def test_a_frozen_chart_stays_when_its_runs_are_gone(filled: Lab, board_id: str, sweep_id: str) -> None:
+    page = open_board(board_id)
     item = current(board_id).items[0]
     press(page, f"freeze_{item.item_id}")
     keeper = open_keeper()
@@ -137,7 +168,7 @@ def test_a_frozen_chart_stays_when_its_runs_are_gone(filled: Lab, board_id: str,
     first, second = (find_exhibit(keeper, keeper.store.cursor(), found) for found in current(board_id).items[:2])
     assert first == before and not first.trouble
     assert second.trouble, "what is not frozen follows what is there"
-    page = draw("pages/Boards.py", board=board_id)
+    page = open_board(board_id)
     assert len(specs(page)) == 1
     figure = frozen_figure(keeper.store.cursor(), frozen)
     assert figure and thaw(figure) == before

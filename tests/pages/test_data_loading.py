@@ -165,8 +165,11 @@ def test_one_run_has_no_interval_and_a_steady_state_can_be_missing(filled: Lab) 
     assert "steady state" in " ".join(caption.value for caption in page.caption)
 
 
-def test_an_empty_lab_offers_the_small_preset(lab: Lab) -> None:
-    assert "No loader has been measured yet" in text(draw(PAGE))
+def test_an_empty_lab_offers_the_small_preset_and_shows_what_was_published(lab: Lab) -> None:
+    page = draw(PAGE)
+    assert "No loader has been measured yet" in text(page)
+    assert "Seed 003 loaded its epoch in" in text(page) and "This sweep" not in text(page)
+    assert list(page.dataframe[0].value["Source"]) == ["seed 003, one run"] * 2
 
 
 def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab, tmp_path: Path) -> None:
@@ -176,7 +179,7 @@ def test_failed_runs_are_counted_and_the_next_step_is_named(lab: Lab, tmp_path: 
     lab.json("sweep", lab.sweep_file(experiment="loading", name="failing", grid={"workers": [0]}, fixed={
         "data": str(tmp_path / "set"), "batch_size": 1, "batches": 2, "image_size": 32}), "--wait", expect=(0, 1))
     page = draw(PAGE)
-    assert "no finished run" in text(page)
+    assert "no finished run" in text(page) and "Seed 003 loaded its epoch in" in text(page)
     assert any("1 failed" in caption.value for caption in page.caption)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from drawn_page import draw
 from driven_lab import Lab
 
+from engine.home import PROJECT
 from ui.frame import PAGES, Page
 
 
@@ -63,3 +65,11 @@ def test_a_link_to_a_sweep_that_is_gone_says_so(home: Lab) -> None:
     for asked, said in ((sweep_id, False), ("20200101-000000-aaaa", True)):
         warnings = [box.value for box in draw("pages/Live.py", sweep=asked).warning]
         assert any("what the link names is not here" in warning for warning in warnings) is said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_no_text_of_the_source_is_drawn(page: Page) -> None:
+    """Streamlit draws every text that stands alone in a page's script, but the first."""
+    alone = [part for part in ast.parse((PROJECT / page.file).read_text()).body
+             if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
+    assert len(alone) == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from engine.home import Home
 from engine.importing import import_content
-from store.browse import sweep_cells
+from store.browse import PAST_RUNS_OF_A_CELL, past_runs, sweep_cells
 from store.database import Store
 from tests.store.journal_builder import Script
 
@@ -30,3 +32,25 @@ def test_own_phases_are_those_that_were_measured(home: Home) -> None:
         store.ingest()
         (cell,) = sweep_cells(store.connection, script.sweep_id)
     assert set(cell.phases_s) == {"load_data", "inference", "unaccounted"}
+
+
+def test_a_cell_that_was_measured_long_ago_is_still_known(home: Home) -> None:
+    script = Script(home).begin()
+    old, often = (script.run(cell) for cell in (1, 2))
+    script.end().write()
+    with Store.open(home) as store:
+        store.ingest()
+        store.connection.execute("""
+            INSERT INTO runs BY NAME SELECT runs.* REPLACE (run_id || '-' || n AS run_id, n AS wall_s,
+                started_at + to_minutes(n) AS started_at) FROM runs, range(1, 3001) AS later(n) WHERE run_id = ?""",
+            [often])
+        store.connection.execute("""
+            INSERT INTO parameters BY NAME SELECT parameters.* REPLACE (run_id || '-' || n AS run_id)
+            FROM parameters, range(1, 3001) AS later(n) WHERE run_id = ?""", [often])
+        past = past_runs(store.connection, "inference", lambda facts: facts["hostname"] == "bench")
+        none = past_runs(store.connection, "inference", lambda facts: False)
+    keys = {run_id: f"{cell:016x}" for run_id, cell in ((old, 1), (often, 2))}
+    assert Counter(run.cell_key for run in past) == {keys[old]: 1, keys[often]: PAST_RUNS_OF_A_CELL}
+    assert min(run.wall_s for run in past if run.cell_key == keys[often]) == 3001 - PAST_RUNS_OF_A_CELL  # the newest
+    assert '"batch_size": 8' in past[0].work
+    assert not none
