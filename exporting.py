@@ -25,9 +25,9 @@ def export_html(store: Store, sweep_id: str, experiment: str, out: Path) -> int:
     set_log_level("error")  # Streamlit would warn that nobody serves these pages
     keeper = Keeper(store, lambda: Activity([], False)).rest()
     lend(keeper)
-    pages = [("Live", "sweep"), *((page.title, page.asks_for) for page in PAGES if experiment in page.answers)]
-    found = [exhibit for title, asks_for in pages
-             for exhibit in make_page_exhibits(store.cursor(), title, {asks_for: sweep_id})
+    pages = [("Live", {"sweep": sweep_id}), *((page.title, page.link_to(experiment, sweep_id)) for page in PAGES
+                                              if experiment in page.answers)]
+    found = [exhibit for title, link in pages for exhibit in make_page_exhibits(store.cursor(), title, link)
              if sweep_id in [sweep["sweep_id"] for sweep in exhibit.sweeps]]
     if not found:
         raise InputError(f"sweep {sweep_id}: no page draws a chart of it, or no run has finished; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +19,14 @@ class Page(NamedTuple):
     title: str
     icon: str
     group: str
-    answers: tuple[str, ...] = ()
-    """The experiments whose question it answers."""
-    asks_for: str = "sweeps"
-    """What its link calls the sweep to be shown."""
+    answers: Mapping[str, tuple[str, str]] = {}
+    """The experiments whose question it answers: what its link calls the sweep then, if it can name one, and the view,
+    where that is not the first."""
+
+    def link_to(self, experiment: str, sweep_id: str) -> dict[str, str]:
+        """The page with the answer of this sweep."""
+        sweep, view = self.answers[experiment]
+        return ({sweep: sweep_id} if sweep else {}) | ({"view": view} if view else {})
 
 
 PAGES = [
@@ -34,12 +38,17 @@ PAGES = [
     Page("pages/Boards.py", "Boards", ":material/dashboard:", "Results"),
     Page("pages/Present.py", "Present", ":material/slideshow:", "Results"),
     Page("pages/SQL.py", "SQL", ":material/database:", "Results"),
-    Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions", ("inference",)),
-    Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions", ("loading",), "sweep"),
+    Page("pages/Batch_and_workers.py", "Batch & workers", ":material/grid_on:", "Questions",
+         {"inference": ("sweeps", "")}),
+    Page("pages/Data_loading.py", "Data loading", ":material/conveyor_belt:", "Questions",
+         {"loading": ("sweep", "")}),
     Page("pages/Model_search.py", "Model search", ":material/search_insights:", "Questions",
-         ("finetune", "extract", "bottleneck", "search")),
-    Page("pages/Memory.py", "Memory", ":material/stacked_line_chart:", "Questions", ("memory",)),
-    Page("pages/Training.py", "Training", ":material/model_training:", "Questions", ("training",), "sweep"),
+         {"finetune": ("sweeps", ""), "extract": ("sweeps", ""), "bottleneck": ("sweeps", "Bottlenecks"),
+          "search": ("searches", "Strategies")}),
+    Page("pages/Memory.py", "Memory", ":material/stacked_line_chart:", "Questions",
+         {"memory": ("sweeps", ""), "max_batch": ("", "Largest batch")}),
+    Page("pages/Training.py", "Training", ":material/model_training:", "Questions",
+         {"training": ("sweep", "")}),
     Page("pages/Machine.py", "Machine", ":material/memory:", "Lab"),
 ]
 
@@ -66,7 +75,7 @@ def draw_answer_link(experiment: str, sweep_id: str) -> None:
     """The ways from a sweep to the page that answers its question, where there is one, and to Compare."""
     for page in PAGES:
         if experiment in page.answers:
-            st.page_link(page.file, label=page.title, icon=page.icon, query_params={page.asks_for: sweep_id})
+            st.page_link(page.file, label=page.title, icon=page.icon, query_params=page.link_to(experiment, sweep_id))
     draw_compare([sweep_id], "Compare")
 
 

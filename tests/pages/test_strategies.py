@@ -13,7 +13,7 @@ from driven_lab import Lab
 from streamlit.testing.v1 import AppTest
 
 from engine.people import annotate
-from ui.frame import safe
+from ui.frame import PAGES, safe
 from ui.strategies_charts import TITLES
 
 PAGE = "pages/Model_search.py"
@@ -58,6 +58,15 @@ def full(lab: Lab, searched: Path) -> dict[str, str]:
 
 def test_a_board_shows_what_the_page_shows(full: dict[str, str]) -> None:
     assert len(assert_replayed("Model search", sweeps=full["all"], view="Strategies").figures) >= 3
+
+
+def test_a_search_leads_to_its_own_result(full: dict[str, str], lab: Lab) -> None:
+    answer = next(page for page in PAGES if "search" in page.answers)
+    page = draw(answer.file, **answer.link_to("search", full["one run"]))
+    assert not page.warning and list(work_of(page)["Strategy"]) == ["halving"]
+    out = lab.home.root.parent / "search.html"
+    assert lab.json("export", full["all"], "--format", "html", "--out", str(out))["charts"] >= 3
+    assert full["all"] in out.read_text()
 
 
 def work_of(page: AppTest) -> Any:
