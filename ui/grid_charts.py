@@ -14,7 +14,7 @@ from analysis.grids import Pair
 from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
 from ui.picking import RUN_IDS
 
-BAR_PX = 11
+BAR_PX, THICKEST_PX = 11, 22
 Along = Literal["workers", "batch_size"]
 BAR_COLUMNS = ["group", "series", "model", "batch_size", "workers", "time", "low", "high", "runs", "noisy_runs"]
 PHASE_COLUMNS = ["cell", "row", "phase", "time", "place", "runs"]
@@ -68,8 +68,9 @@ def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, m
 
 
 def _height(groups: int, series: int) -> int:
-    """Of the bars, and of the axis and the legend around them."""
-    return groups * (series * BAR_PX + 14) + 130
+    """Of the bars, which are thicker where they are few, and of the axis and the legend around them."""
+    bar = max(BAR_PX, min(THICKEST_PX, 200 // max(groups * series, 1)))
+    return groups * (series * bar + 14) + 130
 
 
 def phase_frame(view: GridView, cells: Sequence[CellTime], scale: Scale) -> pd.DataFrame:
