@@ -130,10 +130,20 @@ def unmatched(runs: Sequence[SearchRun]) -> list[str]:
     return sorted({f"{cell.params.get('model')} ({cell.runs[0].experiment})" for cell in alone})
 
 
+def parted_by_environment(runs: Sequence[SearchRun]) -> list[str]:
+    """Models whose fine-tuning and extraction agree in every setting, but were measured in different environments."""
+    return sorted({str(tuned.params.get("model")) for tuned in gather_cells(runs, FINETUNE)
+                   for extracted in gather_cells(runs, EXTRACT)
+                   if _same_settings(tuned, extracted) and not _alike(tuned, extracted)})
+
+
 def _alike(tuned: Cell, extracted: Cell) -> bool:
+    return tuned.environment_id == extracted.environment_id and _same_settings(tuned, extracted)
+
+
+def _same_settings(tuned: Cell, extracted: Cell) -> bool:
     both = (tuned.params.keys() & extracted.params.keys()) - set(NOT_COMPARED)
-    return tuned.environment_id == extracted.environment_id and all(
-        tuned.params[name] == extracted.params[name] for name in both)
+    return all(tuned.params[name] == extracted.params[name] for name in both)
 
 
 def _speed_up(tuned: Cell, extracted: Cell, other: str) -> SpeedUp:

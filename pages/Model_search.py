@@ -3,7 +3,7 @@
 import streamlit as st
 
 from analysis.bottlenecks import bars
-from analysis.search import agreements, speed_ups, unmatched
+from analysis.search import agreements, parted_by_environment, speed_ups, unmatched
 from begin import begin
 from engine.registry import default_values
 from store.search import published_pairs, search_runs, search_sweeps
@@ -12,7 +12,7 @@ from ui.links import choose_many
 from ui.search_agreement import draw_agreement, too_few_models
 from ui.search_bottlenecks import draw_bottlenecks
 from ui.search_scenarios import draw_scenarios
-from ui.search_speedup import draw_speed_up
+from ui.search_speedup import draw_speed_up, why_no_pair
 from ui.strategies_view import draw_strategies
 
 lab = begin("Model search")
@@ -26,9 +26,8 @@ def invite(sentence: str, preset: str, button: str) -> None:
     empty_state(sentence, button, "pages/Launch.py", query={"preset": preset})
 
 
-def invite_pair(sentence: str = "There is no model that was both fine-tuned and extracted with the same settings in "
-                                "the chosen sweeps.") -> None:
-    invite(sentence, "search-finetune-small", "Launch the small fine-tuning, about two minutes")
+def invite_pair(sentence: str = "") -> None:
+    invite(sentence or why_no_pair(parted_by_environment(runs)), "search-finetune-small", "Launch the small fine-tuning, about two minutes")
     invite("Its counterpart:", "search-extract-small", "Launch the small extraction, about a minute")
 
 

@@ -26,6 +26,15 @@ NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pa
         "say which start-up they hold.")
 
 
+def why_no_pair(parted: Sequence[str]) -> str:
+    """`parted` are the models that only their environments keep apart."""
+    if not parted:
+        return "There is no model that was both fine-tuned and extracted with the same settings in the chosen sweeps."
+    return (f"Fine-tuning and extraction of {safe(', '.join(parted))} have the same settings, but different "
+            "environments: the machine, a version or PhaseLab's own code changed between them, and their ratio would "
+            "hold that change, too. Measure both sides again; Compare tells what changed.")
+
+
 def draw_speed_up(pairs: Sequence[SpeedUp], published: Sequence[Published], alone: Sequence[str]) -> None:
     rows = speed_up_frame(pairs, published)
     draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up", NOTE, measured=bool(pairs))

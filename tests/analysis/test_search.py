@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from analysis.comparison import compare
-from analysis.search import Published, SearchRun, agreements, rank_correlation, speed_ups, unmatched
+from analysis.search import (
+    Published,
+    SearchRun,
+    agreements,
+    parted_by_environment,
+    rank_correlation,
+    speed_ups,
+    unmatched,
+)
 
 SIZE = {"train_images": 80, "val_images": 20, "batch_size": 32, "seed": 0}
 
@@ -50,6 +58,7 @@ def test_unlike_runs_are_never_compared(other: SearchRun) -> None:
     runs = [tuned(20.0), other]
     assert speed_ups(runs) == []
     assert unmatched(runs) == sorted({"resnet18 (finetune)", f"{other.params['model']} (extract)"})
+    assert parted_by_environment(runs) == (["resnet18"] if other.environment_id == "f" else [])
 
 
 def test_what_sets_pairs_apart_is_said() -> None:
