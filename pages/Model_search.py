@@ -27,7 +27,8 @@ def invite(sentence: str, preset: str, button: str) -> None:
 
 
 def invite_pair(sentence: str = "") -> None:
-    invite(sentence or why_no_pair(parted_by_environment(runs)), "search-finetune-small", "Launch the small fine-tuning, about two minutes")
+    invite(sentence or why_no_pair(parted_by_environment(runs)), "search-finetune-small",
+           "Launch the small fine-tuning, about two minutes")
     invite("Its counterpart:", "search-extract-small", "Launch the small extraction, about a minute")
 
 
