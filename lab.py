@@ -5,6 +5,9 @@ Wrong input ends with one sentence and exit status 2. With --json a command prin
 
 from __future__ import annotations
 
+import own_python  # noqa: F401
+
+# isort: split
 import json
 import math
 import os

@@ -213,10 +213,9 @@ def predict_batches(lab: Lab) -> None:
         found = find_batches(from_kept)
     except _NotKnown:
         expected = len(wanted.methods) * (len(CURVE_SIZES) + 4)
-        if not draw_pending(lambda: predict_with_progress(lab, find_batches, expected), lab.viewer):
-            return
-        kept = read_kept(lab.home)
-        found = find_batches(from_kept)
+        if draw_pending(lambda: predict_with_progress(lab, find_batches, expected), lab.viewer):
+            st.rerun()  # with the answers, and without the button
+        return
     draw_curve(wanted, {method: _curve(kept, questions(method, 1)) for method in wanted.methods}, found)
 
 

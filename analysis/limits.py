@@ -79,7 +79,7 @@ def _for_compute(grid: Grid, model: str, pair: Pair) -> str:
     words = [word for name, (off, word) in SWITCHES.items() if grid.setting.get(name) == off]
     switches = " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
     larger = _next(grid, model, [p for p in grid.pairs if p.workers == pair.workers and p.batch_size > pair.batch_size])
-    if larger and _gain(grid, model, pair, larger) is not False:
+    if larger and (not grid.measured(model, larger) or _gain(grid, model, pair, larger)):
         return f"try batch size {larger.batch_size}" + (f"; then {switches}" if switches else "")
     return f"try {switches}" if switches else "try a faster device or a smaller model: nothing is left to switch on"
 

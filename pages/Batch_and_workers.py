@@ -39,7 +39,9 @@ def invite(sentence: str) -> None:
 names = {row["sweep_id"]: f"{row['name']} · {row['created_at']:%Y-%m-%d %H:%M}" for row in sweeps}
 if not sweeps:
     invite("No sweep with a batch size and workers has been measured yet.")
-newest = next((row["sweep_id"] for row in sweeps if row["spans"]), sweeps[0]["sweep_id"])
+# Of the sweeps that vary one of both, those that ask this very question come first.
+newest = next((row["sweep_id"] for row in sorted(sweeps, key=lambda row: row["experiment"] != "inference")
+               if row["spans"]), sweeps[0]["sweep_id"])
 chosen = choose_many("Sweeps", list(names), "sweeps", lambda sweep_id: names[sweep_id], [newest])
 runs = lab.keeper.once(("grid runs", *chosen), lambda: grid_runs(lab.ask, chosen))
 plans = lab.keeper.once(("unfinished plans", *chosen), lambda: unfinished_plans(lab.ask, chosen))

@@ -8,6 +8,7 @@ from begin import begin, toast
 from boarding import all_boards, board_as_html, current_boards, duplicate, freeze_now
 from engine import boards
 from store.boards import RUNNING, Board, Item
+from store.browse import sweeps_frame
 from ui.boards_page import (
     draw_board_bar,
     draw_deleted,
@@ -76,14 +77,20 @@ def find_board(board_id: str) -> Board | None:
     return next((board for board in current_boards(lab) if board.board_id == board_id), None)
 
 
+def invite(sentence: str) -> None:
+    if lab.keeper.once("newest sweep", lambda: sweeps_frame(lab.ask, 1)).empty:
+        empty_state(f"{sentence} Nothing has been measured yet.", "Launch a sweep first", "pages/Launch.py")
+    else:
+        empty_state(sentence, "Choose a chart of the latest sweep", "pages/Live.py", ":material/monitoring:")
+
+
 def draw_all() -> None:
     draw_undo(st.session_state.get("board_undo"), act)
     draw_new(lab.viewer, act)
     if found := current_boards(lab):
         draw_list(found, "Boards", open_board)
     else:
-        empty_state(f"There is no board yet. {HOW}", "Choose a chart of the latest sweep", "pages/Live.py",
-                    ":material/monitoring:")
+        invite(f"There is no board yet. {HOW}")
     draw_deleted([board for board in all_boards(lab) if board.deleted], lab.viewer, act)
 
 
@@ -99,8 +106,7 @@ def draw_items(board_id: str, told: list[bool]) -> None:
         return
     draw_undo(st.session_state.get("board_undo"), act)
     if not board.items:
-        empty_state(f"This board is empty. {HOW}", "Choose a chart of the latest sweep", "pages/Live.py",
-                    ":material/monitoring:")
+        invite(f"This board is empty. {HOW}")
     again = not told
     whole = told.pop() if told else ask_for(board)
     for place, item in enumerate(board.items):

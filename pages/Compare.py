@@ -75,7 +75,7 @@ names = name_groups(groups)
 metrics = list_metrics(groups)
 views = [*([WHOLE] if len(chosen.sweeps) > 1 else []), BESIDE, TIME]
 view = choose_view(views)
-with st.expander(f"What is compared: {len(chosen.items)} {'item' if len(chosen.items) == 1 else 'items'}",
+with st.expander(f"What is compared: {len(cells)} {'cell' if len(cells) == 1 else 'cells'}",
                  expanded=len(chosen.items) == 1, icon=":material/checklist:"):
     draw_choice(chosen, newest, name_items(groups, names), "Take away or add")
 

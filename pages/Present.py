@@ -73,7 +73,7 @@ def draw() -> None:
     item = shown.items[slide - 1]
     exhibit: Exhibit | None = None
     stage = st.container(key="stage")
-    beside = draw_buttons(step)
+    beside = draw_buttons(step, shown.board_id)
     with stage:
         if item.live:
             draw_running()

@@ -125,7 +125,8 @@ def draw_all() -> None:
         known = [name for name, entry in load_all().items() if not isinstance(entry, Broken)]
         draw_import(known, lab.viewer, IMPORTING)
     if frame.empty:
-        empty_state("No run fits. Change the filters, or measure something." if choices["sweeps"] else
+        empty_state("Nothing here is deleted." if filters.shown == "deleted" else "No run fits. Change the filters, or "
+                    "measure something." if choices["sweeps"] else
                     "Nothing has been measured yet.", "Launch a sweep", "pages/Launch.py")
     selected = [] if frame.empty else draw_table(frame, total)
     with bar:

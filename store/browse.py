@@ -35,10 +35,12 @@ def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000, also
             UNION SELECT sweep_id FROM sweeps s WHERE (sweep_id = $also OR status IN ('running', 'queued'))
                   AND sweep_id NOT IN (SELECT target FROM deleted))
         SELECT s.sweep_id, s.name, s.experiment, s.status, s.reason, s.created_at, s.ended_at, s.planned_runs,
-               coalesce(r.ok, 0) AS ok, coalesce(r.running, 0) AS running, coalesce(r.other, 0) AS other
+               coalesce(r.ok, 0) AS ok, coalesce(r.running, 0) AS running, coalesce(r.other, 0) AS other,
+               coalesce(r.skipped, 0) AS skipped
         FROM sweeps s LEFT JOIN (
             SELECT sweep_id, count(*) FILTER (status = 'ok') AS ok, count(*) FILTER (status = 'running') AS running,
-                   count(*) FILTER (status NOT IN ('ok', 'running')) AS other
+                   count(*) FILTER (status NOT IN ('ok', 'running')) AS other,
+                   count(*) FILTER (status = 'skipped') AS skipped
             FROM runs WHERE {KEPT} GROUP BY sweep_id) r USING (sweep_id)
         WHERE s.sweep_id IN (FROM shown)
         ORDER BY s.created_at DESC, s.sweep_id DESC""", {"limit": limit, "also": also}).df()

@@ -125,7 +125,8 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     if full is not None:
         layers.append(alt.Chart(alt.Data(values=[{"full": full}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
             y="full:Q", tooltip=[alt.Tooltip("full:Q", title="All there is", format=",.3~f")]))
-    heading = alt.TitleParams(f"{title}, over the run's seconds", fontSize=13, anchor="start")
+    dashed = "; dashed: all there is" if full is not None else ""
+    heading = alt.TitleParams(f"{title}, over the run's seconds{dashed}", fontSize=13, anchor="start")
     return alt.layer(*layers, data=frame).properties(height=190, title=heading)
 
 
@@ -137,7 +138,8 @@ def _time_axis(field: str, end_s: float | None) -> alt.X:
 
 def _left_axis(end_s: float | None) -> alt.Axis:
     """Charts that share a time axis begin at the same place, whatever their labels."""
-    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX, labelOverlap=False) if end_s is not None else alt.Axis()
+    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX, labelOverlap=False, format="~g") if end_s is not None \
+        else alt.Axis(format="~g")
 
 
 def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:

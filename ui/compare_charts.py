@@ -64,8 +64,8 @@ def ratio_dots(frame: pd.DataFrame, title: str, names: str = "") -> alt.LayerCha
 
 
 def phase_frame(groups: Sequence[Group], names: Sequence[Name]) -> pd.DataFrame:
-    """Milliseconds per item, or per run where the items are not known: means of phases, because they add up; the whole
-    with its interval stands in every row of the group."""
+    """Milliseconds per item, or per run where the items are not known. Means of phases add up to the mean of the whole;
+    they are scaled so that they add up to its geometric mean, which has the interval. The whole stands in every row."""
     per_item = all_have_items(groups)
     rows = []
     for group, name in zip(groups, names, strict=True):
@@ -74,12 +74,13 @@ def phase_frame(groups: Sequence[Group], names: Sequence[Name]) -> pd.DataFrame:
         whole = [run.metrics["end_to_end_s"] / ((run.items or 1.0) if per_item else 1.0) for run in group.runs
                  if run.metrics.get("end_to_end_s", 0.0) > 0]
         told = estimate(whole) if whole else None
+        scale = told.value / (sum(whole) / len(whole)) if told else 1.0
         for phase in (*phase_names([group]), UNACCOUNTED):
             found = phase_values(group, phase, per_item)
             if not found or not sum(found):
                 continue
             spread = estimate(found) if min(found) > 0 else None
-            rows.append({"item": name.full, "phase": phase, "milliseconds": sum(found) / len(found) * 1000,
+            rows.append({"item": name.full, "phase": phase, "milliseconds": sum(found) / len(found) * 1000 * scale,
                          "phase_low": _ms(spread.low if spread else None),
                          "phase_high": _ms(spread.high if spread else None),
                          "whole": _ms(told.value if told else None), "low": _ms(told.low if told else None),

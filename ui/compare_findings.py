@@ -11,7 +11,7 @@ from analysis.side_by_side import PER_ITEM, Figure, Words, say_verdict
 from analysis.sweep_match import SweepRatio
 from ui.compare_names import LONGEST, Name, shorten
 from ui.frame import safe
-from ui.units import amount, number
+from ui.units import TOO_FAR, USELESS, amount, number
 
 TITLES = {PER_ITEM: "time per item", "end_to_end_s": "end to end", "steady_items_per_s": "steady items per second",
           "first_batch_s": "first batch", "steady_batch_s": "steady time per batch"}
@@ -37,6 +37,8 @@ def tell_value(value: Estimate | None, unit: str | None) -> str:
         return "–"
     if value.low is None or value.high is None:
         return amount(value.value, unit)
+    if value.low > 0 and value.high > value.low * USELESS:
+        return f"{amount(value.value, unit)}, {value.runs} runs {TOO_FAR}"
     if unit not in ("s", "bytes"):
         return f"{number(value.value)} [{number(value.low)}, {number(value.high)}] {unit or ''}".strip()
     return f"{amount(value.value, unit)} [{amount(value.low, unit)}, {amount(value.high, unit)}]"
@@ -49,6 +51,8 @@ def tell_ratio(ratio: Ratio | None) -> str:
 def tell_interval(ratio: Ratio | None) -> str:
     if ratio is None or ratio.low is None or ratio.high is None:
         return "–"
+    if ratio.low <= 0 or ratio.high > ratio.low * USELESS:
+        return TOO_FAR
     return f"[{_times(ratio.low)}, {_times(ratio.high)}]"
 
 

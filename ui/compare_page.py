@@ -103,8 +103,9 @@ def draw_phases(groups: Sequence[Group], names: Sequence[Name], baseline: int) -
         return
     per_item = all_have_items(groups)
     draw_figure(about_phases(frame, per_item), phase_bars(frame, per_item), frame.drop(columns="place"),
-                "compare_phases", "Means over runs, so that phases add up; tick and whisker: end to end with its 95 % "
-                "interval. Phases on a GPU can overlap: then they exceed the tick.")
+                "compare_phases", "Tick and whisker: end to end, geometric mean over runs with its 95 % interval. "
+                "Phases share it as they share the time of all runs; on a GPU they can overlap, and then exceed the "
+                "tick.")
     base = groups[baseline]
     figures = [compare_values(phase, "s", place, phase_values(group, phase, per_item),
                               None if place == baseline else phase_values(base, phase, per_item))

@@ -13,12 +13,10 @@ from analysis.recommendation import Against
 from analysis.regret import best_by_objective
 from ui.findings import about_few_runs
 from ui.frame import safe
-from ui.units import seconds
+from ui.units import TOO_FAR, USELESS, seconds
 
 NAMED = 4
 """So many pairs are named in a sentence; the rest is counted."""
-USELESS = 100
-"""An interval whose end is so many times its beginning says only that there were too few runs."""
 
 
 def about_recommendation(view: GridView) -> str:
@@ -32,8 +30,8 @@ def about_recommendation(view: GridView) -> str:
     # Where nothing is shown to be slower by runs enough, being first is all that can be said.
     ahead = "is" if any(not other.ratio.caution for other in slower) or not found.others else "comes out"
     if len(view.models) == 1:
-        whole = (f"**{pair}** {ahead} fastest for {safe(view.models[0])}: {_interval(found.time, view.per_item)} "
-                 "as geometric mean over runs.")
+        whole = (f"**{pair}** {ahead} fastest for {safe(view.models[0])}: median {_time(best.total_s, view.per_item)}"
+                 f"{_range(found.time, view.per_item)}.")
     else:
         whole = (f"**{pair}** {ahead} best for all {len(view.models)} models: mean regret {best.mean_regret:.1%}, "
                  f"worst {best.worst_regret:.1%} ({safe(best.worst_model)}), {_interval(found.time, view.per_item)} as "
@@ -114,8 +112,9 @@ def about_family(cells: Sequence[CellTime], along: str, per_item: bool, missing:
     fastest = {model: min((c for c in cells if c.model == model), key=lambda c: c.median_s) for model in models}
     if len(models) == 1:
         cell = fastest[models[0]]
-        return (f"{safe(cell.model)} comes out fastest with batch size {cell.pair.batch_size} and {cell.pair.workers} "
-                f"workers: median {_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}."
+        workers = f"{cell.pair.workers} {'worker' if cell.pair.workers == 1 else 'workers'}"
+        return (f"{safe(cell.model)} comes out fastest with batch size {cell.pair.batch_size} and {workers}: median "
+                f"{_time(cell.median_s, per_item)}{_range(cell.interval, per_item)}."
                 + _doubts(cell, [other for other in cells if other is not cell]) + gaps)
     counts = Counter(getattr(cell.pair, along) for cell in fastest.values())
     value, count = counts.most_common(1)[0]
@@ -167,7 +166,7 @@ def _range(time: Estimate, per_item: bool) -> str:
     if time.low is None or time.high is None:
         return " (one run: no interval)"
     if time.high > time.low * USELESS:
-        return f" ({time.runs} runs, too far apart for an interval of use)"
+        return f" ({time.runs} runs, {TOO_FAR})"
     return f" (95 % interval {_time(time.low, per_item)} to {_time(time.high, per_item)}, {time.runs} runs)"
 
 

@@ -32,7 +32,8 @@ def draw_open(sweeps: list[dict[str, Any]]) -> None:
 def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
     """`sweep` is a row of store.browse.sweeps_frame; `drawn` is how many cells the picture shows at the most."""
     with st.container(border=True, height="stretch"):
-        outcome = f"{sweep.ok} ok" + (f", {sweep.other} not ok" if sweep.other else "")
+        others = {"skipped": sweep.skipped, "not ok": sweep.other - sweep.skipped}
+        outcome = ", ".join([f"{sweep.ok} ok", *(f"{count} {word}" for word, count in others.items() if count)])
         st.markdown(f"{ICONS.get(sweep.status, '')} **{safe(sweep.name or sweep.sweep_id)}**  \n"
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
         if picture:

@@ -241,7 +241,7 @@ def draw_waits(run: LoadingRun) -> None:
 
 def about_waits(run: LoadingRun) -> str:
     found = detect(run.waits_s, run.workers)
-    sentence = f"By its waits this run is **{found.verdict}**: {found.text}."
+    sentence = f"By the pattern of its waits alone this run is **{found.verdict}**: {found.text}."
     if found.spike_s is not None and found.between_s is not None:
         sentence += (f" Median wait {seconds(found.spike_s)} at every turn of the {run.workers} workers, "
                      f"{seconds(found.between_s)} in between.")

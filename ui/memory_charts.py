@@ -174,7 +174,7 @@ def error_frame(cells: Iterable[MemoryCell]) -> pd.DataFrame:
 def error_dots(frame: pd.DataFrame, allowed_percent: float) -> alt.LayerChart:
     reach = max(allowed_percent * 1.3, float(frame["error_percent"].abs().max()) * 1.1)
     x = alt.X("error_percent:Q", title="Error of the prediction (%)", scale=alt.Scale(domain=[-reach, reach]),
-              axis=alt.Axis(tickCount=7, format="~g"))
+              axis=alt.Axis(tickCount=7, format=",.3~r"))
     dots = alt.Chart(frame).mark_point(filled=True, size=90, opacity=0.8, color=SERIES[0]).encode(
         x=x, y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
         tooltip=["cell", "run_id", alt.Tooltip("predicted_mib:Q", title="Predicted (MiB)", format=",.1f"),

@@ -12,18 +12,24 @@ FONT = "Source Sans Pro, Noto Sans, DejaVu Sans, sans-serif"
 FILE_WIDTH, FILE_SCALE = 860, 2.0
 SLIDE_LETTERS, LABEL_LETTERS, LABEL_PX = 20, 18, 440
 """Pixels: the size of letters and of an axis' labels on a slide of 1280 x 720, and the longest label."""
+ROWS_WITH_ROOM, MOST_ROWS, SMALLEST_LETTERS = 9, 20, 13
+"""Of a chart with a name for each row: so many have room for large letters, so many for the smallest."""
 
 
 def for_slide(spec: dict[str, Any], height: int, colours: dict[str, str]) -> dict[str, Any]:
     """One size for all that is read, and a height that leaves no need to scroll."""
     spec = copy.deepcopy({name: part for name, part in spec.items() if name not in ("datasets", "width")}) | {
         "datasets": spec.get("datasets", {}), "height": height}
-    _enlarge(spec)
-    letters = {"labelFontSize": LABEL_LETTERS, "titleFontSize": SLIDE_LETTERS, "labelColor": colours["text"],
+    rows = _count_rows(spec)
+    _enlarge(spec, ticks=rows <= ROWS_WITH_ROOM)
+    size = LABEL_LETTERS if rows <= ROWS_WITH_ROOM else SMALLEST_LETTERS
+    letters = {"labelFontSize": size, "titleFontSize": SLIDE_LETTERS, "labelColor": colours["text"],
                "titleColor": colours["text"], "labelLimit": LABEL_PX}
     config = spec.setdefault("config", {})
     config["axis"] = {**config.get("axis", {}), **letters, "titlePadding": 12, "labelOverlap": "greedy"}
     config["axisQuantitative"] = {"tickCount": 8}
+    if rows:  # every bar has its name, as long as letters that can be read find room
+        config["axisY"] = {"labelOverlap": False if rows <= MOST_ROWS else "greedy"}
     config["legend"] = {**config.get("legend", {}), **letters, "symbolSize": 260, "orient": "top", "columnPadding": 24}
     config["title"] = {"fontSize": SLIDE_LETTERS, "color": colours["text"]}
     return spec
@@ -71,11 +77,21 @@ def _for_file(spec: dict[str, Any]) -> dict[str, Any]:
     return {"width": FILE_WIDTH, **spec, "autosize": {"type": "fit-x", "contains": "padding"}, "padding": 12}
 
 
-def _enlarge(part: Any) -> None:
-    """What a chart sets itself: letters, the room for labels, the size of points and the width of lines."""
+def _count_rows(spec: dict[str, Any]) -> int:
+    """How many names stand along the upright axis; none where it is one of numbers."""
+    charts = [spec, *spec.get("layer", [])]
+    fields = [y["field"] for chart in charts if (y := chart.get("encoding", {}).get("y", {})).get("type") in (
+        "nominal", "ordinal") and "field" in y]
+    tables = [rows for rows in spec["datasets"].values() if isinstance(rows, list)]
+    return max((len({row.get(name) for row in rows}) for name in fields for rows in tables), default=0)
+
+
+def _enlarge(part: Any, ticks: bool) -> None:
+    """What a chart sets itself: letters, the room for labels, the size of points and the width of lines. `ticks`: also
+    the length of ticks, which would reach into other rows where there are many."""
     if isinstance(part, list):
         for inner in part:
-            _enlarge(inner)
+            _enlarge(inner, ticks)
     if not isinstance(part, dict):
         return
     for name, value in part.items():
@@ -92,8 +108,8 @@ def _enlarge(part: Any) -> None:
             if mark["type"] == "text":
                 mark["fontSize"] = SLIDE_LETTERS
             for size, factor in (("size", 2), ("strokeWidth", 1.6)):
-                if isinstance(mark.get(size), int | float):
+                if isinstance(mark.get(size), int | float) and (ticks or mark["type"] != "tick"):
                     mark[size] *= factor
             part[name] = mark
         elif name not in ("datasets", "data"):
-            _enlarge(value)
+            _enlarge(value, ticks)

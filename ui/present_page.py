@@ -79,7 +79,7 @@ def cut_words(text: str, most: int) -> str:
 def draw_slide(exhibit: Exhibit, note: str) -> None:
     """Below the headline stand a person's note and the rest of the finding."""
     headline, rest = split_finding(exhibit.sentence)
-    used = draw_words(headline or safe(exhibit.page), safe(note), rest)
+    used = draw_words(headline or safe(exhibit.page), rest, safe(note))
     if exhibit.trouble:
         st.subheader(exhibit.trouble, anchor=False)
     else:
@@ -128,12 +128,13 @@ def _fit(spec: dict[str, Any], height: int) -> dict[str, Any]:
     return for_slide(spec, height, DARK if st.context.theme.type == "dark" else LIGHT)
 
 
-def draw_buttons(step: Callable[[int], Any]) -> DeltaGenerator:
-    """Returns the place beside them. Never disabled, also at the ends: a disabled button would swallow an arrow key
+def draw_buttons(step: Callable[[int], Any], board_id: str) -> DeltaGenerator:
+    """Returns the place behind them. Never disabled, also at the ends: a disabled button would swallow an arrow key
     that is pressed before the next slide is there."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.button("Previous", shortcut="left", on_click=step, args=(-1,), key="previous")
     row.button("Next", shortcut="right", on_click=step, args=(1,), key="next")
+    row.page_link("pages/Boards.py", label="End", icon=":material/close:", query_params={"board": board_id})
     return row.container()
 
 

@@ -15,6 +15,7 @@ from ui.batch_workers_page import CARD_PX, choose_model, draw_beside
 from ui.figure import draw_figure, draw_rows_button
 from ui.grid_charts import heat_frame, heat_map
 from ui.grid_findings import about_heat, about_objectives
+from ui.units import TOO_FAR, USELESS
 
 PUBLISHED = {"jpeg": "imagenette", "tensor_files": "preprocessed_ssd"}
 """Which of seed 004's two data settings a format is compared with; it had no memory-mapped one."""
@@ -62,7 +63,8 @@ def _against(eligible: bool, other: Any) -> str:
     if ratio.low is None:
         return f"{ratio.value:.3f} x, too few runs to tell"
     word = "slower" if other.slower else "lower, but with more regret" if other.quicker else "not told apart"
-    return f"{ratio.value:.3f} x ({ratio.low:.3f} to {ratio.high:.3f}), {word}{ratio.caution}"
+    between = TOO_FAR if ratio.high > ratio.low * USELESS else f"{ratio.low:.3f} to {ratio.high:.3f}"
+    return f"{ratio.value:.3f} x ({between}), {word}{ratio.caution}"
 
 
 def _percent(share: float | None) -> float | None:
@@ -77,7 +79,9 @@ def _regret_columns(top: int, per_item: bool) -> dict[str, Any]:
             "total_s": number("Total (s per image)" if per_item else "Total (s)", format="%.4g",
                               help="Summed over models"),
             "top_n": number(f"Top {top}", help=f"Models for which it is among the {top} fastest; ties all count"),
-            "against_best": st.column_config.TextColumn("Time against the best", width="large"),
+            "against_best": st.column_config.TextColumn(
+                "Time against the best", width="large", help="Ratio of geometric means over runs, with its interval; "
+                "regret is of medians over runs, so that with few or scattered runs the two can differ"),
             "published_regret": number("Seed 004: regret (%)", format="%.2f"),
             "published_top3": number("Seed 004: top 3"),
             "missing": st.column_config.TextColumn("No time for", width="medium")}

@@ -97,7 +97,7 @@ def _ask_own(offered: dict[str, tuple[str, Basis]], exact: bool) -> tuple[Scenar
 
 def about_basis(basis: Basis, score: str) -> str:
     """What is in the time of a search, and what of it does not grow as the extrapolation does."""
-    said = [f"Measured with {basis.items:,} images: extraction {seconds(basis.extract_s)}"
+    said = [f"Based on {basis.items:,} images: extraction {seconds(basis.extract_s)}"
             + (f", {SCORE_NAMES[score]} {seconds(basis.scores_s[score])}." if score else ", without a score.")]
     if not basis.scores_s:
         said.append("A search is extraction and a score; this pair has extraction alone.")

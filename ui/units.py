@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+USELESS = 100
+"""An interval whose end is so many times its beginning says only that there were too few runs."""
+TOO_FAR = "too far apart for an interval of use"
+
 
 def seconds(value: float | None) -> str:
     """A time in the unit that fits: nothing above zero is shown as zero."""

@@ -153,7 +153,8 @@ def cannot_run(params: Params, gpus: Gpus) -> str | None:
     if params.method == "dp" and params.device == "cpu":
         return "method=dp: device=cpu was asked for and DataParallel needs CUDA devices; ddp and fsdp also run on a CPU"
     if params.method == "dp" and found < devices:
-        return f"method=dp: needs {devices} CUDA devices and this machine has {found}; ddp and fsdp also run on a CPU"
+        needed = f"{devices} CUDA {'device' if devices == 1 else 'devices'}"
+        return f"method=dp: needs {needed} and this machine has {found}; ddp and fsdp also run on a CPU"
     if params.method != "dp" and params.device.startswith("cuda") and 0 < found < devices:
         return f"method={params.method}: asks for {devices} GPUs and this machine has {found}"
     if params.method in IN_RANKS and params.device == "auto" and 0 < found < devices:

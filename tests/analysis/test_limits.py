@@ -111,3 +111,8 @@ def test_a_neighbour_is_compared_per_item_only_if_every_run_says_how_many() -> N
         (grid,) = split_grids(runs, {})
         found = next_step(find_limit(grid.measured("m", PAIR), 2, {}), grid, "m", PAIR)
         assert found.startswith(said)
+
+
+def test_a_larger_batch_that_was_measured_and_shows_no_gain_is_not_advised() -> None:
+    larger = Pair(64, 2)
+    assert advice("compute", grid_with({PAIR: [1.0, 4.0], larger: [2.0, 2.1]})).startswith("try another precision")

@@ -185,7 +185,7 @@ def test_a_link_names_a_grid_by_what_it_is(lab: Lab) -> None:
 def test_one_model_alone_has_its_own_answer(lab: Lab) -> None:
     sweep_id = bring_in(lab, table())
     said = shown(draw(PAGE, sweeps=sweep_id, models="resnet18"))
-    assert "**32/2** is fastest for resnet18: 8.00 s (95 % interval 7.80 s to 8.20 s, 3 runs)" in said
+    assert "**32/2** is fastest for resnet18: median 8.00 s (95 % interval 7.80 s to 8.20 s, 3 runs)" in said
 
 
 def test_formats_stand_side_by_side_and_other_settings_are_not_pooled(lab: Lab) -> None:

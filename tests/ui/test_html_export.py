@@ -10,13 +10,14 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from ui.exhibits import Exhibit, freeze, tell_provenance, thaw
 from ui.frame import safe
 from ui.html_export import as_html, as_text, make_html
-from ui.pictures import LABEL_LETTERS, LIGHT, SLIDE_LETTERS, VEGA_LITE, as_png, as_svg, for_slide
+from ui.pictures import LABEL_LETTERS, LIGHT, SLIDE_LETTERS, SMALLEST_LETTERS, VEGA_LITE, as_png, as_svg, for_slide
 from ui.present_page import NOTE_MOST, cut_note, cut_words, split_finding
 from ui.specs import make_spec
 
@@ -100,6 +101,17 @@ def test_a_slide_is_larger_and_leaves_the_chart_as_it_was() -> None:
     assert slide["encoding"]["y"]["axis"]["labelLimit"] > 400 and slide["mark"]["size"] == 20
 
 
+@pytest.mark.parametrize(("rows", "letters", "overlap"), [
+    (9, LABEL_LETTERS, False), (12, SMALLEST_LETTERS, False), (40, SMALLEST_LETTERS, "greedy")])
+def test_every_bar_of_a_slide_has_its_name_where_there_is_room(rows: int, letters: int, overlap: object) -> None:
+    frame = pd.DataFrame({"cell": [f"cell {row}" for row in range(rows)], "milliseconds": 1.0})
+    chart = alt.Chart(frame).mark_tick(size=14).encode(x="milliseconds:Q", y="cell:N")
+    slide = for_slide(make_spec(chart), 400, LIGHT)
+    assert slide["config"]["axis"]["labelFontSize"] == letters
+    assert slide["config"]["axisY"]["labelOverlap"] == overlap
+    assert (slide["mark"]["size"] == 28) is (rows == 9), "ticks do not reach into other rows"
+
+
 def test_a_headline_is_the_first_sentence() -> None:
     assert split_finding("**A** is 1.5 times faster. The rest: nothing. End.") == (
         "**A** is 1.5 times faster.", "The rest: nothing. End.")
@@ -127,4 +139,4 @@ def test_a_slide_has_the_rest_of_the_finding_beside_a_note() -> None:
 
     page = AppTest.from_function(slide).run(timeout=60)
     assert not page.exception and page.header[0].value == "**B** is **slower**."
-    assert [text.value for text in page.markdown] == ["##### Ask \\*why\\*", "##### Baseline **A** took 1 s."]
+    assert [text.value for text in page.markdown] == ["##### Baseline **A** took 1 s.", "##### Ask \\*why\\*"]

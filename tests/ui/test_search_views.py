@@ -58,8 +58,8 @@ def test_labels_of_neighbours_go_to_different_sides() -> None:
 
 def test_what_is_in_the_time_of_a_search_is_said() -> None:
     measured = Basis(9.0, 0.5, 40, 3, {"linear": 0.25, "knn": 0.01})
-    assert about_basis(measured, "linear") == "Measured with 40 images: extraction 500 ms, linear head 250 ms."
-    assert about_basis(measured, "") == "Measured with 40 images: extraction 500 ms, without a score."
+    assert about_basis(measured, "linear") == "Based on 40 images: extraction 500 ms, linear head 250 ms."
+    assert about_basis(measured, "") == "Based on 40 images: extraction 500 ms, without a score."
     assert "grow with the square" in about_basis(measured, "knn")
     assert "this pair has extraction alone" in about_basis(Basis(91.0, 3.9, 4000, 10), "")
     assert "Both times hold the start of the loader's workers (of the extraction 200 ms until the first batch)" in (
