@@ -107,6 +107,16 @@ def test_what_weakens_a_comparison_goes_along_with_its_chart(lab: Lab) -> None:
     assert re.search("To know: .*apart and not in turns", note)
 
 
+def test_phases_add_up_to_the_tick(lab: Lab) -> None:
+    write_upgrade(lab.home)
+    keeper = open_keeper()
+    assert keeper.wait_until_ready(120)
+    (found,) = make_exhibits(keeper.store.cursor(), "Compare", {"items": f"{OLD},{NEW}", "compare": BESIDE},
+                             "compare_phases")
+    items = found.frame().groupby("item")
+    assert list(items["milliseconds"].sum()) == pytest.approx(list(items["whole"].first()))
+
+
 def test_the_whole_page_is_taken_with_its_tables_and_views(lab: Lab) -> None:
     write_upgrade(lab.home)
     keeper = open_keeper()
