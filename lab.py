@@ -134,6 +134,7 @@ def sweeps(as_json: bool) -> None:
         entry = line.find(sweep["sweep_id"])
         if entry and entry.state == "waiting" and queue.is_paused(line, sweep["sweep_id"]):
             sweep["status"] = "paused"
+        sweep["from_bundle"] = lab_home().sweep(sweep["sweep_id"]).bundle.exists()
     print_json({"sweeps": found}) if as_json else print_sweeps(found)
 
 

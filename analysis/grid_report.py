@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.grids import Grid, Plan, beside_each_other, compares_per_item, group_id, varying_settings
+from analysis.recommendation import recommend
 from analysis.regret import list_missing, median_times, rank_pairs
 
 NAMED = 4
@@ -26,10 +27,13 @@ def report_regret(grids: Sequence[Grid], plans: Sequence[Plan], top: int,
         per_item = by_group[group_id(grid)]
         apart = {"setting": grid_setting(grid, grids, names), "per_image": per_item} if len(grids) > 1 else {}
         models = grid.models
-        for row in rank_pairs(median_times(grid, models, per_item), grid.pairs, top):
+        ranked = rank_pairs(median_times(grid, models, per_item), grid.pairs, top)
+        found = recommend(grid, models, ranked, per_item)
+        against = {other.pair: other.words for other in found.others} | {found.best.pair: "best"} if found else {}
+        for row in ranked:
             cells.append({"batch_size": row.pair.batch_size, "workers": row.pair.workers,
                           "mean_regret": row.mean_regret, "worst_regret": row.worst_regret, "total_s": row.total_s,
-                          "top_n": row.top_n, **apart})
+                          "top_n": row.top_n, "against_best": against.get(row.pair), **apart})
         missing += [{"model": gap.model, "batch_size": gap.pair.batch_size, "workers": gap.pair.workers,
                      "reason": gap.reason, **apart} for gap in list_missing(grid, models, per_item)]
         warnings += warn_of_work(grid, per_item)

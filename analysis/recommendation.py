@@ -29,6 +29,13 @@ class Against(NamedTuple):
     def quicker(self) -> bool:
         return self.ratio.verdict == "lower"
 
+    @property
+    def words(self) -> str:
+        if self.ratio.low is None:
+            return "too few runs to tell"
+        told = "slower" if self.slower else "lower, but with more regret" if self.quicker else "not told apart"
+        return f"{told}{self.ratio.caution}"
+
 
 class Recommendation(NamedTuple):
     best: PairRegret

@@ -405,6 +405,8 @@ def test_a_sweep_is_carried_by_the_command_line(tmp_path: Path) -> None:
     assert done["sweep_id"] == sweep["sweep_id"] and done["runs"] == 2 and done["new"]
     assert done["machines"] == [os.uname().nodename]
     assert there.json("runs") == here.json("runs")
+    assert [lab.json("sweeps")["sweeps"][0]["from_bundle"] for lab in (here, there)] == [False, True]
+    assert "from a bundle" in there.call("sweeps")[1]
     assert without_bookkeeping(rows(there.home)) == without_bookkeeping(rows(here.home))
     assert "already" in there.call("import", str(out))[1]
     out.write_bytes(out.read_bytes()[:-1])

@@ -61,10 +61,9 @@ def _against(eligible: bool, other: Any) -> str:
         return "best" if eligible else "not for all models"
     ratio = other.ratio
     if ratio.low is None:
-        return f"{ratio.value:.3f} x, too few runs to tell"
-    word = "slower" if other.slower else "lower, but with more regret" if other.quicker else "not told apart"
+        return f"{ratio.value:.3f} x, {other.words}"
     between = TOO_FAR if ratio.high > ratio.low * USELESS else f"{ratio.low:.3f} to {ratio.high:.3f}"
-    return f"{ratio.value:.3f} x ({between}), {word}{ratio.caution}"
+    return f"{ratio.value:.3f} x ({between}), {other.words}"
 
 
 def _percent(share: float | None) -> float | None:

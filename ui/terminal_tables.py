@@ -18,10 +18,11 @@ def print_sweeps(sweeps: list[dict[str, Any]]) -> None:
     if not sweeps:
         print("no sweeps yet; start one with `python lab.py sweep presets/tour.yaml --wait`")
         return
-    table = Table("sweep", "name", "experiment", "status", "runs", "started (UTC)", box=None)
+    table = Table("sweep", "name", "experiment", "status", "runs", "launched (UTC)", box=None)
     for sweep in sweeps:
         runs = ", ".join(f"{count} {status}" for status, count in sweep["runs"].items())
-        table.add_row(*map(_text, (sweep["sweep_id"], sweep["name"] or "–", sweep["experiment"], sweep["status"], runs,
+        table.add_row(*map(_text, (sweep["sweep_id"], sweep["name"] or "–", sweep["experiment"],
+                                   sweep["status"] + (", from a bundle" if sweep["from_bundle"] else ""), runs,
                                    f"{sweep['created_at']:%Y-%m-%d %H:%M}")))
     _print(table)
 
@@ -142,13 +143,13 @@ def print_regret(report: dict[str, Any]) -> None:
     mixed = report["per_image"] is None
     total = "total per image" if report["per_image"] else "total"
     table = Table(*settings, "batch size", "workers", "mean regret", "worst regret", total, f"top {report['top']}",
-                  "not measured for", box=None)
+                  "against the best", "not measured for", box=None)
     for cell in report["cells"]:
         table.add_row(*map(_text, (
             *(cell["setting"].get(name) for name in settings), cell["batch_size"], cell["workers"],
             _percent(cell["mean_regret"]), _percent(cell["worst_regret"]),
             seconds(cell["total_s"]) + (" per image" if mixed and cell["per_image"] else ""), cell["top_n"],
-            ", ".join(missing["model"] for missing in report["missing"]
+            cell["against_best"] or "–", ", ".join(missing["model"] for missing in report["missing"]
                       if all(missing.get(name) == cell.get(name) for name in ("batch_size", "workers", "setting"))))))
     _print(table)
 

@@ -68,7 +68,8 @@ def test_the_known_answer_on_the_page_and_from_the_command(lab: Lab) -> None:
         assert (row.mean_regret, row.worst_regret) == pytest.approx(
             (told[pair]["mean_regret"] * 100, told[pair]["worst_regret"] * 100))
         assert (row.total_s, row.top_n) == pytest.approx((told[pair]["total_s"], told[pair]["top_n"]))
-    assert list(told) == [(128, 1), (32, 1), (32, 2), (128, 2)]
+    assert list(told) == [(128, 1), (32, 1), (32, 2), (128, 2)] and told[128, 1]["against_best"] == "best"
+    assert all(cell["against_best"] in seen[pair].against_best for pair, cell in told.items())
     said = shown(page)
     assert "**128/1** is best for all 2 models: mean regret 11.2%, worst 12.5%" in said
     assert "Least mean regret: **128/1**" in said and "Least total time: **32/1** (40.0 s)" in said
