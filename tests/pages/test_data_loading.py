@@ -148,7 +148,7 @@ def test_the_strip_shows_the_waits_of_the_chosen_run(filled: Lab) -> None:
     serial = next(run for run in runs if run["params"]["latency_s"] == 0.02 and run["params"]["fetch_threads"] == 1)
     page = open_page(filled, "latency", cell=serial["cell_key"], run=serial["run_id"])
     said = text(page)
-    assert "By its waits this run is" in said and "at every turn of the 2 workers" in said
+    assert "By the pattern of its waits alone this run is" in said and "at every turn of the 2 workers" in said
     assert page.selectbox(key="choose_run").value == serial["run_id"]
     page = no_exception(page.selectbox(key="choose_sweep").set_value(sweep_id_of(filled, "consumers")).run())
     assert "at every turn of the 2 workers" in text(page), "another sweep has other cells and runs"
