@@ -36,7 +36,8 @@ from store.queries import list_runs, show_run
 
 BLOCKS = 8
 ARMS = {"none": 0, "none_again": 0, "one": 1, "five": 5}
-WINDOW_S = 4.0
+WINDOW_S = 8.0
+"""People stay longer than that: what a page costs when they come must not be most of what is measured."""
 FEWEST_BATCHES = 10
 """Far fewer have no steady state: the worker runs dry two batches before the end."""
 LOOK_EVERY_S = 0.25

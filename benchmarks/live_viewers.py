@@ -48,8 +48,12 @@ class Viewer:
                     self.received_bytes += len(data)
                     self._take(link, ForwardMsg.FromString(data))
             finally:
-                for timer in self._timers.values():
-                    timer.cancel()
+                self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     async def _ask(self, link: ClientConnection, fragment_id: str = "") -> None:
         message = BackMsg()
@@ -69,6 +73,10 @@ class Viewer:
         match message.WhichOneof("type"):
             case "new_session":
                 self._page_hash = message.new_session.page_script_hash
+                if not message.metadata.run.fragment_ids:  # the whole page: its fragments tell their pace anew
+                    self._cancel_timers()
+            case "navigation":  # which page was meant by its name
+                self._page_hash = message.navigation.page_script_hash
             case "auto_rerun":
                 found = message.auto_rerun
                 if found.fragment_id not in self._timers:

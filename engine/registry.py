@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from engine.recorder import Recorder
 
 FOLDER = Path(__file__).parent / "experiments"
+_loading = threading.RLock()
+"""Visitors' pages run in threads: nobody may meet a module that another thread has only begun to import."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,13 @@ def _load(file: Path) -> Experiment | Broken:
     # Whatever an experiment's file raises while it is imported makes that one experiment broken, not the lab.
     if not file.stem.isidentifier():
         return Broken(file.stem, "the file's name must be letters, digits and underscores; rename it")
-    try:
-        return _read(_module(file), file.stem)
-    except (Exception, SystemExit) as error:
-        sys.modules.pop(_module_name(file), None)  # so that a repaired file is read again
-        first_line = (str(error).strip().splitlines() or ["no message"])[0]
-        return Broken(file.stem, f"{type(error).__name__}: {first_line}")
+    with _loading:
+        try:
+            return _read(_module(file), file.stem)
+        except (Exception, SystemExit) as error:
+            sys.modules.pop(_module_name(file), None)  # so that a repaired file is read again
+            first_line = (str(error).strip().splitlines() or ["no message"])[0]
+            return Broken(file.stem, f"{type(error).__name__}: {first_line}")
 
 
 def _module_name(file: Path) -> str:

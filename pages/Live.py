@@ -1,6 +1,8 @@
 """Live: how a sweep stands, what is measured now, where its time goes; once a second, for any number of viewers."""
 
+import time
 from functools import partial
+from uuid import uuid4
 
 import streamlit as st
 
@@ -27,6 +29,7 @@ from ui.live_page import (
     make_pictures,
     make_result_table,
 )
+from ui.pace import EVERY_S, count_viewers, note_cores, pace_s, say_pace
 
 lab = begin("Live")
 cores = cpu_allowance().cores
@@ -54,11 +57,23 @@ def act(what: str, sweep_id: str | None, place: int | None = None) -> None:
         lab.do(lambda: HAND.submit(resume, lab.home, sweep_id, what == "retry").result())
 
 
-@st.fragment(run_every=1)
+visitor = st.session_state.setdefault("visitor", uuid4().hex)
+every_s = pace_s(chosen, count_viewers(visitor, EVERY_S)) if chosen in running else EVERY_S
+
+
+@st.fragment(run_every=every_s)
 def draw_live() -> None:
+    # Drawn more seldom, all viewers see the same moment: it is asked for once.
+    pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(live_view(lab.ask, chosen, CURVES), cores),
+                               version=None if every_s == EVERY_S else int(time.monotonic() / every_s))
+    if pictures and pictures.view.sweep["status"] == "running":
+        note_cores(chosen, pictures.view.samples, cores)
+        if pace_s(chosen, count_viewers(visitor, every_s)) != every_s:
+            st.rerun()
+    elif every_s != EVERY_S:
+        st.rerun()
     show_messages()
     notice_ends(lab)
-    pictures = lab.keeper.once(("live", chosen), lambda: make_pictures(live_view(lab.ask, chosen, CURVES), cores))
     if pictures is None:
         st.info("This sweep is not in the store.")
         return
@@ -77,6 +92,8 @@ def draw_live() -> None:
                      ("bundle", chosen), lambda: too_large_for_browser(lab.home, chosen), version=sweep["ended"]))
                  if ended else None)
     draw_endings(sweep, run is None)
+    if sentence := say_pace(every_s):
+        st.caption(sentence)
     if elsewhere:
         st.caption("Measured elsewhere: it came in a bundle. Its environment is that of its own machine.")
     if len(line.entries) > 1 or line.paused:

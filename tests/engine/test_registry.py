@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -182,3 +184,16 @@ def test_listing_all_experiments_loads_no_torch() -> None:
     count, loaded = done.stdout.splitlines()
     assert int(count) >= 2
     assert loaded == "[]"
+
+
+def test_visitors_who_come_at_once_all_get_the_whole_experiment(folder: Path) -> None:
+    add(folder, "slow", '"""How long?"""\nimport time\ntime.sleep(0.3)\n' + GOOD.split("\n", 1)[1])
+    together = Barrier(8)
+
+    def ask() -> Experiment:
+        together.wait()
+        return find("slow")
+
+    with ThreadPoolExecutor(8) as visitors:
+        found = [visitor.result() for visitor in [visitors.submit(ask) for _ in range(8)]]
+    assert len({id(experiment.run) for experiment in found}) == 1

@@ -14,6 +14,7 @@ from begin import open_keeper
 from engine.queue import read_queue
 from engine.sweep_state import process_alive
 from tests.store.journal_builder import Script
+from ui.pace import SLOWEST_S, count_viewers, note_cores
 
 LIVE = "pages/Live.py"
 
@@ -100,3 +101,22 @@ def test_a_viewer_sees_the_sweep_and_cannot_touch_it(lab: Lab, monkeypatch: pyte
     page = draw(LIVE, sweep=sweep_id)
     labels = {button.label: button.disabled for button in page.button}
     assert labels["Cancel"] and labels["Pause"]
+
+
+def test_a_run_that_needs_every_core_is_drawn_more_seldom_for_many(lab: Lab) -> None:
+    sweep_id = launch(lab, "watched")
+    wait_for(lambda: any(entry.state == "measuring" for entry in read_queue(lab.home).entries), "it measures")
+    open_keeper().catch_up()
+    for number in range(10):
+        count_viewers(f"somebody {number}", SLOWEST_S)
+
+    def drawn_every_5_s() -> bool:
+        return any("drawn every 5 s" in caption.value for caption in draw(LIVE, sweep=sweep_id).caption)
+
+    assert not drawn_every_5_s()
+    note_cores(sweep_id, [{"metric": "run_cpu_cores", "value": 1e6}], 2.0)
+    assert drawn_every_5_s()
+    press(draw(LIVE, sweep=sweep_id), "Cancel")
+    wait_for(lambda: not line(lab) and not process_alive(lab.home.sweep(sweep_id)), "it has ended")
+    open_keeper().catch_up()
+    assert not drawn_every_5_s()
