@@ -54,7 +54,7 @@ def grid_setting(grid: Grid, grids: Sequence[Grid], names: Sequence[str]) -> dic
 
 def warn_of_unfinished(plan: Plan) -> str:
     """How far a sweep came that has not finished."""
-    far = f"{plan.ended_runs:,} of {plan.planned_runs:,} runs have ended"
+    far = f"{plan.ended_runs:,} of {plan.planned_runs:,} runs are done"
     if plan.status in ("queued", "running"):
         return f"the sweep {plan.name} is {plan.status}: {far}, and what is missing may still come"
     how = "failed" if plan.status == "failed" else f"was {plan.status}"

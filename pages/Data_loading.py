@@ -42,7 +42,7 @@ others = lab.keeper.once(("other endings", chosen), lambda: count_other_endings(
 say_unfinished(lab.keeper.once(("unfinished plans", chosen), lambda: unfinished_plans(lab.ask, [chosen])))
 if others:
     said = ", ".join(f"{count} {status}" for status, count in others.items())
-    st.caption(f"Not shown here: {said}. They are on the Runs page.")
+    st.caption(f"Not shown here: {said}. Find what is left out on the Runs page.")
 if not runs:
     empty_state("This sweep has no finished run to show yet.", "See how it stands", "pages/Live.py",
                 ":material/monitoring:", {"sweep": chosen})

@@ -29,7 +29,8 @@ def invite(sentence: str, preset: str, button: str) -> None:
 def invite_pair(sentence: str = "") -> None:
     invite(sentence or why_no_pair(parted_by_environment(runs)), "search-finetune-small",
            "Launch the small fine-tuning, about two minutes")
-    invite("Its counterpart:", "search-extract-small", "Launch the small extraction, about a minute")
+    invite("The other side of the pair, with the same settings:", "search-extract-small",
+           "Launch the small extraction, about a minute")
 
 
 def speed_up() -> None:

@@ -32,8 +32,9 @@ if board is None or not board.items:
     if any(board.items for board in boards.values()):
         draw_list([board for board in boards.values() if board.items], "Present", open_board)
     else:
-        empty_state("There is no board to present yet. Press **More** beneath a chart and add it to one.",
-                    "See the boards", "pages/Boards.py", ":material/dashboard:")
+        empty_state("There is no board to present yet. Press **More** beneath any chart, of Live for example, and add "
+                    "it to a new one.", "Go to the charts of the latest sweep", "pages/Live.py",
+                    ":material/monitoring:")
     st.stop()
 
 

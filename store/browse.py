@@ -175,9 +175,10 @@ def runs_frame(connection: duckdb.DuckDBPyConnection, filters: Filters, limit: i
                   GROUP BY p.run_id),
         numbers AS (
             SELECT run_id, max(value) FILTER (name = 'end_to_end_s') AS end_to_end_s,
+                   end_to_end_s / nullif(max(value) FILTER (name = 'items'), 0) AS item_s,
                    max(value) FILTER (name = 'first_batch_s') AS first_batch_s,
                    max(value) FILTER (name = 'steady_items_per_s') AS items_per_s
-            FROM metrics WHERE name IN ('end_to_end_s', 'first_batch_s', 'steady_items_per_s')
+            FROM metrics WHERE name IN ('end_to_end_s', 'items', 'first_batch_s', 'steady_items_per_s')
             AND run_id IN (SELECT run_id FROM chosen) GROUP BY run_id),
         tagged AS (SELECT target, list(DISTINCT tag ORDER BY tag) AS tags FROM tags GROUP BY target)
         SELECT c.status, s.name AS sweep, n.* EXCLUDE (run_id), a.* EXCLUDE (run_id), c.noisy, c.repeat,

@@ -33,6 +33,10 @@ NOTES = {
     "archived.target": "a sweep_id or run_id", "deleted.target": "a sweep_id or run_id",
     "journals.bytes": "uncompressed, read so far",
 }
+EVERYWHERE = {"run_id": "one cell and repeat of a sweep", "sweep_id": "one launch from a form or file",
+              "environment_id": "machine, versions and commit", "experiment": "the question, as Launch names it",
+              "repeat": "counts from 1", "reason": "of whatever is not ok", "batch": "counts from 0",
+              "noise_reason": "what disturbed it", "name": "of a sweep, parameter or metric"}
 ENDINGS = (("_per_s", "per second"), ("_bytes", "bytes"), ("_at", "UTC"), ("_s", "seconds"))
 
 
@@ -42,4 +46,6 @@ def column_note(table: str, column: str) -> str:
         return note
     if column == "seconds":
         return "seconds"
+    if column in EVERYWHERE:
+        return EVERYWHERE[column]
     return next((unit for ending, unit in ENDINGS if column.endswith(ending)), "")

@@ -12,7 +12,7 @@ import altair as alt
 import pandas as pd
 
 from analysis.cells import CellTimes
-from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
+from ui.colours import INK, NEUTRAL, PHASES, RIM, SERIES, phase_scale
 from ui.picking import RUN_IDS, join_ids
 
 PHASE_ORDER = list(PHASES)
@@ -57,10 +57,20 @@ def cell_bars(frame: pd.DataFrame, names: str = "") -> alt.LayerChart:
                  alt.Tooltip("low:Q", title="Lowest run (ms per item)", format=",.3~f"),
                  alt.Tooltip("high:Q", title="Highest run (ms per item)", format=",.3~f"),
                  alt.Tooltip("runs:Q", title="Runs")])
-    whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2).encode(x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
-    ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=14).encode(x=alt.X("mean(whole):Q"))
+    whiskers = whiskers_over_bars(base, x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
+    ticks = ticks_over_bars(base, 14, x=alt.X("mean(whole):Q"))
     # A height per bar: the specification stays the same however many cells there are.
-    return alt.layer(bars, whiskers, ticks, data=frame).properties(height=alt.Step(24))
+    return alt.layer(bars, *whiskers, *ticks, data=frame).properties(height=alt.Step(24))
+
+
+def whiskers_over_bars(base: alt.Chart, **encoding: Any) -> list[alt.Chart]:
+    return [base.mark_rule(color=colour, strokeWidth=width, clip=True).encode(**encoding)
+            for colour, width in ((RIM, 4), (INK, 2))]
+
+
+def ticks_over_bars(base: alt.Chart, size: int, **encoding: Any) -> list[alt.Chart]:
+    return [base.mark_tick(color=colour, thickness=thickness, size=size, clip=True).encode(**encoding)
+            for colour, thickness in ((RIM, 4), (INK, 2))]
 
 
 def cell_names(cells: Sequence[CellTimes]) -> str:
@@ -110,7 +120,7 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     time axis lies exactly as that of phase_strip, to be read together.
     """
     lines = alt.Chart(frame).mark_line(interpolate="linear", strokeWidth=2).encode(
-        x=_time_axis("time_s:Q", end_s),
+        x=_time_axis("time_s:Q", end_s, "; dashed: all there is" if full is not None else ""),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True), axis=_left_axis(end_s)),
         color=alt.Color("device:N", title="Device", scale=alt.Scale(range=SERIES),
                         legend=alt.Legend(orient="top") if frame["device"].nunique() > 1 else None),
@@ -125,21 +135,19 @@ def telemetry_lines(frame: pd.DataFrame, title: str, full: float | None = None,
     if full is not None:
         layers.append(alt.Chart(alt.Data(values=[{"full": full}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
             y="full:Q", tooltip=[alt.Tooltip("full:Q", title="All there is", format=",.3~f")]))
-    dashed = "; dashed: all there is" if full is not None else ""
-    heading = alt.TitleParams(f"{title}, over the run's seconds{dashed}", fontSize=13, anchor="start")
-    return alt.layer(*layers, data=frame).properties(height=190, title=heading)
+    return alt.layer(*layers, data=frame).properties(height=190)
 
 
-def _time_axis(field: str, end_s: float | None) -> alt.X:
+def _time_axis(field: str, end_s: float | None, besides: str = "") -> alt.X:
     """The run's own time; from 0 to `end_s` where several charts share it."""
     scale = alt.Undefined if end_s is None else alt.Scale(domain=[0, end_s], nice=False)
-    return alt.X(field, title=None, scale=scale, axis=alt.Axis(tickCount=10))
+    return alt.X(field, title=f"Seconds since the run was asked for{besides}", scale=scale, axis=alt.Axis(tickCount=10))
 
 
 def _left_axis(end_s: float | None) -> alt.Axis:
     """Charts that share a time axis begin at the same place, whatever their labels."""
-    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX, labelOverlap=False, format="~g") if end_s is not None \
-        else alt.Axis(format="~g")
+    return alt.Axis(minExtent=LABELS_PX, maxExtent=LABELS_PX, labelOverlap=False, format=",~f") if end_s is not None \
+        else alt.Axis(format=",~f")
 
 
 def phase_strip(rows: Sequence[dict[str, Any]], end_s: float) -> alt.Chart:

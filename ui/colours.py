@@ -37,6 +37,8 @@ MEMORY = {
 """What memory is held for, from the bottom of the stack to its top."""
 METHODS = {"plain": "#7a869a", "checkpoint": "#0f8fc9", "selective": "#009e73", "reversible": "#d55e00"}
 NEUTRAL = "#7a869a"
+INK, RIM = "#3a4556", "#ffffff"
+"""A line over bars: dark with a light rim is seen on every bar and on the page, light or dark."""
 """Whiskers, rules and shades: visible on white and on dark."""
 SERIES = ["#0f8fc9", "#e69f00", "#009e73", "#d55e00", "#8c6bb1", "#cc79a7", "#7a869a", "#56b4e9"]
 

@@ -13,7 +13,7 @@ from analysis.cells import UNACCOUNTED
 from analysis.comparison import estimate
 from analysis.over_time import Era
 from analysis.side_by_side import Figure, Group, all_have_items, phase_names, phase_values
-from ui.charts import phase_colour, placed
+from ui.charts import phase_colour, placed, ticks_over_bars, whiskers_over_bars
 from ui.colours import NEUTRAL, SERIES
 from ui.compare_findings import tell_changes
 from ui.compare_names import Name
@@ -108,10 +108,9 @@ def phase_bars(frame: pd.DataFrame, per_item: bool) -> alt.LayerChart:
                  alt.Tooltip("whole:Q", title="End to end (ms)", format=",.3~f"), alt.Tooltip("runs:Q", title="Runs")])
     wholes = frame.drop_duplicates("item").assign(high=lambda rows: rows["high"].clip(upper=most))
     ends = alt.Chart(wholes).encode(y=alt.Y("item:N", sort=order))
-    whiskers = ends.mark_rule(color=NEUTRAL, strokeWidth=2.5, clip=True).encode(x=alt.X("low:Q", scale=scale),
-                                                                                x2="high:Q")
-    ticks = ends.mark_tick(color=NEUTRAL, thickness=3, size=16, clip=True).encode(x=alt.X("whole:Q", scale=scale))
-    return alt.layer(bars, whiskers, ticks).properties(height=alt.Step(30))
+    whiskers = whiskers_over_bars(ends, x=alt.X("low:Q", scale=scale), x2="high:Q")
+    ticks = ticks_over_bars(ends, 16, x=alt.X("whole:Q", scale=scale))
+    return alt.layer(bars, *whiskers, *ticks).properties(height=alt.Step(30))
 
 
 def overlay_frame(rows: Sequence[Mapping[str, Any]], names: Mapping[str, Name], scale: float) -> pd.DataFrame:

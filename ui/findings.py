@@ -12,6 +12,8 @@ from analysis.comparison import Ratio
 from ui.frame import safe
 from ui.units import number, seconds
 
+ENOUGH_RUNS = 3
+
 
 def about_batches(rows: list[dict[str, Any]], which: str = "these") -> str:
     """Rows: batch, phase, seconds."""
@@ -40,11 +42,12 @@ def about_cells(cells: list[CellTimes]) -> str:
                 f"{safe(slow.cell)} with {_range(slow)}, {ends.ratio:.2f} times as long.")
     if noisy:
         sentence += disturbed
-    if ends.apart:
-        return sentence
-    if fast.runs < 2 or slow.runs < 2:
-        return sentence + " One run each: repeat before you believe it."
-    return sentence + " Their runs overlap: these runs do not tell them apart."
+    if fast.runs > 1 and slow.runs > 1 and not ends.apart:
+        return sentence + " Their runs overlap: these runs do not tell them apart."
+    if (fewest := min(fast.runs, slow.runs)) < ENOUGH_RUNS:
+        return sentence + (f" One of them has {'one run' if fewest == 1 else 'two runs'} only: repeat before you "
+                           "believe it.")
+    return sentence
 
 
 def _range(cell: CellTimes) -> str:
@@ -57,7 +60,7 @@ def _range(cell: CellTimes) -> str:
 def about_readings(title: str, values: list[float]) -> str:
     """Values in the unit that the title names."""
     return (f"**{safe(title)}**: median {number(median(values))}, highest {number(max(values))} "
-            f"of {len(values):,} readings.")
+            f"({len(values):,} readings).")
 
 
 def about_stages(stages: list[dict[str, Any]]) -> str:

@@ -11,7 +11,8 @@ import pandas as pd
 from analysis.comparison import Estimate
 from analysis.grid_view import CellTime, GridView, mean_phases
 from analysis.grids import Pair
-from ui.colours import NEUTRAL, PHASES, SERIES, phase_scale
+from ui.charts import whiskers_over_bars
+from ui.colours import PHASES, SERIES, phase_scale
 from ui.picking import RUN_IDS
 
 BAR_PX, THICKEST_PX = 11, 22
@@ -62,9 +63,8 @@ def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, m
                  alt.Tooltip("low:Q", title="Interval from", format=",.4~f"),
                  alt.Tooltip("high:Q", title="Interval to", format=",.4~f"), alt.Tooltip("runs:Q", title="Runs"),
                  alt.Tooltip("noisy_runs:Q", title="Noisy runs")])
-    # Thin bars, because rules do not stand in the middle of an offset.
-    whiskers = base.mark_bar(color=NEUTRAL, size=2, clip=True).encode(x="low:Q", x2="high:Q")
-    return alt.layer(bars, whiskers).properties(height=_height(frame["group"].nunique(), len(order)))
+    whiskers = whiskers_over_bars(base, x="low:Q", x2="high:Q")
+    return alt.layer(bars, *whiskers).properties(height=_height(frame["group"].nunique(), len(order)))
 
 
 def _height(groups: int, series: int) -> int:
@@ -112,7 +112,7 @@ def heat_frame(values: Mapping[Pair, float | None], pairs: Sequence[Pair], scale
 
 def heat_map(frame: pd.DataFrame, title: str, format: str = ",.3~f") -> alt.LayerChart:
     known = frame["value"].dropna()
-    middle = (known.min() + known.max()) / 2 if len(known) else 0
+    middle = known.min() + 0.6 * (known.max() - known.min()) if len(known) else 0
     base = alt.Chart(frame).encode(
         x=alt.X("workers:O", title="Workers", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("batch_size:O", title="Batch size", sort="ascending"))

@@ -9,7 +9,7 @@ import streamlit as st
 from ui.colours import ICONS
 from ui.figure import draw_figure
 from ui.frame import draw_answer_link, safe
-from ui.live_page import CellPicture, say_drawn
+from ui.live_page import CELL_NOTE, CellPicture, say_drawn
 from ui.units import size
 
 
@@ -38,7 +38,7 @@ def draw_sweep(sweep: Any, picture: CellPicture | None, drawn: int) -> None:
                     f"{safe(sweep.experiment)} · {sweep.status} · {sweep.created_at:%Y-%m-%d %H:%M} UTC · {outcome}")
         if picture:
             draw_figure(picture.sentence, picture.chart, None, f"cells_{sweep.sweep_id}",
-                        say_drawn(drawn, picture.cells) if picture.cells > drawn else "",
+                        CELL_NOTE + (" " + say_drawn(drawn, picture.cells) if picture.cells > drawn else ""),
                         "Time per item of its cells, by phase")
         else:
             st.caption("It compares no batches; its figures are with its result." if sweep.ok else

@@ -86,7 +86,7 @@ def draw_cost(cost: Cost) -> None:
     with st.container(horizontal=True):
         st.metric("Runs", f"{cost.runs:,}", border=True, help="Cells times repeats")
         st.metric("Cells", f"{cost.cells:,}", border=True, help="Combinations of the values given")
-        st.metric("Free disk space", size(cost.free_bytes), border=True)
+        st.metric("Disk space there is", size(cost.free_bytes), border=True)
     known = cost.expected
     if not known.cells_known:
         st.markdown("Expected time: **unknown, first of its kind** on this machine.")

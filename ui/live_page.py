@@ -33,6 +33,7 @@ CURVES = ("run_cpu_cores", "gpu_utilization", "power_watts", "gpu_memory_used_by
 OPEN = ("running", "queued")
 LOG_TAIL_BYTES = 2_000
 PANE_PX = 420
+CELL_NOTE = "Means over runs. Whiskers: lowest and highest run. Tick: end to end."
 Act = Callable[..., None]
 
 
@@ -207,8 +208,7 @@ def _draw_finished(finished: CellPicture | pd.DataFrame | None) -> None:
     elif finished:
         st.subheader("Finished cells")
         draw_figure(finished.sentence, finished.chart, None, "cells",
-                    "Whiskers: lowest and highest run. Tick: end to end, mean over runs."
-                    + (" " + say_drawn(CELLS_SHOWN, finished.cells) if finished.cells > CELLS_SHOWN else ""),
+                    CELL_NOTE + (" " + say_drawn(CELLS_SHOWN, finished.cells) if finished.cells > CELLS_SHOWN else ""),
                     "Time per item of each finished cell, by phase")
 
 

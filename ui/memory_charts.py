@@ -89,7 +89,7 @@ def depth_lines(frame: pd.DataFrame, column: str, title: str) -> alt.LayerChart:
     series = sorted(set(frame["series"]))
     base = alt.Chart(frame).encode(
         x=alt.X("layers:Q", title="Layers", scale=alt.Scale(zero=False, nice=False, padding=16),
-                axis=alt.Axis(values=sorted(set(frame["layers"])), format="d", labelOverlap=True)),
+                axis=alt.Axis(values=sorted(set(frame["layers"])), format="d", labelOverlap="greedy")),
         color=alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=SERIES[:len(series)]),
                         legend=alt.Legend(orient="top", columns=2, labelLimit=260)))
     lines = base.mark_line(point=alt.OverlayMarkDef(size=60), strokeWidth=2).encode(

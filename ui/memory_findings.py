@@ -32,6 +32,9 @@ def about_saving(saving: Saving) -> str:
     name = safe(cell_label(saving.cell, with_model=False)).capitalize()
     sentence = (f"{name} **{verb} the peak of {safe(saving.cell.model)} {'at' if verb == 'leaves' else 'to'} "
                 f"{ratio_text(saving.peak)} plain's**")
+    if saving.peak.verdict == "no difference shown" and verb != "leaves":
+        sentence = (f"{name} shows no difference in the peak of {safe(saving.cell.model)} ({ratio_text(saving.peak)} "
+                    "plain's)")
     if saving.time is None:
         return sentence + "."
     time = ratio_text(saving.time)

@@ -68,8 +68,9 @@ def draw_findings(cells: Sequence[MemoryCell]) -> None:
     if growth := about_growths(find_growths(cells)):
         sentences.insert(0, growth)
     if len(savings) > SHOWN_SAVINGS:
-        sentences.append(f"{len(savings) - SHOWN_SAVINGS} more comparisons with plain training are in the table under "
-                         "Memory against time.")
+        more = len(savings) - SHOWN_SAVINGS
+        sentences.append(f"{more} more {'comparison' if more == 1 else 'comparisons'} with plain training: see the "
+                         "table under Memory against time.")
     if not sentences:
         sentences = ["Nothing to compare yet: measure a model plainly and under another method."]
     with st.container(border=True):
@@ -169,7 +170,8 @@ def published_table(cells: Sequence[MemoryCell], published: Rows) -> pd.DataFram
                      "Own time per batch": seconds(cell.batch.value) if cell and cell.batch else "–",
                      "Published parameters": f"{row['parameters']:,}",
                      "Own parameters": f"{mine:,.0f}" if mine else "–"})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table if cells else table.drop(columns=[name for name in table if name.startswith("Own ")])
 
 
 def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
@@ -178,7 +180,7 @@ def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
     st.subheader("Published: seed 003")
     setting = cells[0].runs[0].params if cells else {}
     sentence = ("Seed 003 measured batches of 8 images at 224 px; it names neither its machine nor its optimiser, and "
-                "nothing speaks for another precision than fp32.")
+                "gives no sign of another precision than fp32.")
     if setting:
         sentence += (f" Own runs here: batches of {setting.get('batch_size')} at {setting.get('image_size')} px on "
                      f"{safe(setting.get('device'))}"
@@ -187,7 +189,8 @@ def draw_published(cells: Sequence[MemoryCell], published: Rows) -> None:
     table = published_table(cells, published)
     st.dataframe(table, hide_index=True, height="content", alt="Seed 003's table with own runs beside")
     draw_rows_button(table, "seed_003_memory", "That study's RevNet blocks were never trained: only activation "
-                     "gradients were asked for. Here every parameter is. Own RevNets are the reversible ones.")
+                     "gradients were asked for. In this lab every parameter is trained. Own RevNets are the "
+                     "reversible ones.")
 
 
 def _same_work(setting: Mapping[str, Any]) -> str:

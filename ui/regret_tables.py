@@ -142,7 +142,9 @@ def draw_missing(views: Sequence[GridView]) -> None:
 
 def draw_published(published: pd.DataFrame) -> None:
     """Seed 004's own regrets, as it published them."""
-    st.markdown(f"What seed 004 published, beside which own results stand. {PUBLISHED_NOTE}")
+    st.markdown(f"What seed 004 published, to set own results beside. {PUBLISHED_NOTE}")
+    st.caption("Regret: how much longer a pair takes than the best pair of the same model; less is better. 128/12 is "
+               "batch size 128 with 12 workers. Each map has its own colours.")
     titles = {"imagenette": "JPEG images", "preprocessed_ssd": "Preprocessed, on an SSD"}
     places = st.grid(2, min_column_width=CARD_PX, gap="medium")
     for data in titles:
@@ -153,6 +155,6 @@ def draw_published(published: pd.DataFrame) -> None:
             st.markdown(f"##### {titles[data]}")
             if not values:
                 continue
-            frame = heat_frame(values, sorted(values), 100, "{:,.0f}".format)
+            frame = heat_frame(values, sorted(values), 100, lambda value: f"{value:,.{1 if value < 10 else 0}f}")
             draw_figure(about_heat(values, False, True), heat_map(frame, "Mean regret (%)", ",.2f"), rows,
                         f"published_{data}", measured=False)

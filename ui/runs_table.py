@@ -17,6 +17,8 @@ STATUSES = ["ok", "running", "failed", "oom", "timeout", "killed", "cancelled", 
 SHOWN = ["current", "archived", "deleted", "published"]
 ROWS_SHOWN, MOST_ROWS = 2_000, 50_000
 ROW_PX, MOST_PX = 35, 620
+LEADING = ("model", "method", "batch_size", "workers")
+"""Parameters by which people tell runs apart: they stand before the numbers, others behind them."""
 
 
 def draw_filters(choices: dict[str, Any]) -> Filters:
@@ -27,7 +29,8 @@ def draw_filters(choices: dict[str, Any]) -> Filters:
     places = st.grid(4, min_column_width=190)
     with places.cell():
         text = st.text_input("Search", key="q", bind="query-params", max_chars=200,
-                             placeholder="name, id, parameter value, reason, note")
+                             placeholder="any text",
+                             help="In the sweep's name, the run's id, a parameter's value, a reason or a note")
     with places.cell():
         sweeps = choices["sweeps"] | (choices["deleted"] if shown == "deleted" else {})
         sweep_id = choose("Sweep", list(sweeps), "sweep", lambda sweep_id: sweeps[sweep_id], index=None,
@@ -42,25 +45,28 @@ def draw_filters(choices: dict[str, Any]) -> Filters:
 def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
     """Returns the ids of the selected runs."""
     frame = frame.copy()
-    frame["first_batch_s"] *= 1000
+    frame[["first_batch_s", "item_s"]] *= 1000
     frame["noisy"] = frame["noisy"].map({True: "noisy", False: "quiet"}).fillna("")
     frame["source"] = frame["source"].where(frame["source"] != platform.node())
     words = f"{total:,} {'run' if total == 1 else 'runs'}"
     if total > len(frame):
         words += f", the newest {len(frame):,} of them below: narrow the filters, or show all"
     st.caption(f"{words}. Tick rows at the left to open, compare, tag or delete them; click a heading to sort.")
-    for column in ("tags", "note", "reason", "noisy", "source", "items_per_s", "first_batch_s"):
+    for column in ("tags", "note", "reason", "noisy", "source", "items_per_s", "first_batch_s", "item_s"):
         if not (frame[column].notna() & (frame[column] != "")).any():
             frame = frame.drop(columns=column)
     config: dict[str, Any] = {
         "status": st.column_config.TextColumn("Status", width="small"),
         "sweep": st.column_config.TextColumn("Sweep", width="medium"),
-        "noisy": st.column_config.TextColumn("Machine", width="small", help="noisy: other work disturbed this run"),
+        "noisy": st.column_config.TextColumn("Noise", width="small", help="noisy: other work disturbed this run"),
         "end_to_end_s": st.column_config.NumberColumn("End to end (s)", format="%.3f",
                                                       help="The whole measured window"),
+        "item_s": st.column_config.NumberColumn("Per item (ms)", format="%.3f",
+                                                help="End to end, divided by the items"),
         "first_batch_s": st.column_config.NumberColumn("First batch (ms)", format="%.1f"),
-        "items_per_s": st.column_config.NumberColumn("Items/s, steady", format="%.1f",
-                                                     help="Empty where the run was too short to have a steady state"),
+        "items_per_s": st.column_config.NumberColumn(
+            "Items/s, steady", format="%.1f", help="Without the loader's start and its last batches, so it can be "
+            "below the rate of the whole; empty where the run was too short for it"),
         "repeat": st.column_config.NumberColumn("Repeat", width="small"),
         "tags": st.column_config.TextColumn("Tags"), "note": st.column_config.TextColumn("Note"),
         "started_at": st.column_config.DatetimeColumn("Started (UTC)", format="YYYY-MM-DD HH:mm:ss"),
@@ -70,7 +76,12 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
         "experiment": st.column_config.TextColumn("Experiment"),
         "run_id": st.column_config.TextColumn("Run", width="large"), "sweep_id": None,
     }
-    event = st.dataframe(frame, column_config=config, hide_index=True, on_select="rerun", selection_mode="multi-row",
+    leading = [name for name in LEADING if name in frame]
+    others = [name for name in frame if name not in config and name not in leading]
+    numbers = ["end_to_end_s", "item_s", "first_batch_s", "items_per_s", "noisy"]
+    order = ["status", *leading, *numbers, "repeat", "sweep", *others]
+    event = st.dataframe(frame, column_order=[*order, *(name for name in frame if name not in order)],
+                         column_config=config, hide_index=True, on_select="rerun", selection_mode="multi-row",
                          key=f"runs_table_{st.session_state.get('table_version', 0)}", placeholder="",
                          height=min(ROW_PX * (len(frame) + 1) + 3, MOST_PX),
                          alt="Runs with outcome, parameters and main numbers")

@@ -10,7 +10,8 @@ import streamlit as st
 
 from analysis.bottlenecks import GROUPS, PARTS, Bar, joint_gains
 from analysis.comparison import estimate
-from ui.colours import NEUTRAL, phase_scale
+from ui.charts import whiskers_over_bars
+from ui.colours import phase_scale
 from ui.figure import draw_figure
 from ui.findings import about_overlap
 from ui.frame import safe
@@ -77,9 +78,9 @@ def with_intervals(chart: alt.Chart, bars: Sequence[Bar]) -> alt.LayerChart:
     end = WIDEST * max(bar.groups_total_s for bar in bars)
     rows = interval_frame(bars)
     rows["high"] = rows["high"].clip(upper=end)
-    whiskers = alt.Chart(rows).mark_rule(color=NEUTRAL, strokeWidth=2).encode(
-        x=alt.X("low:Q"), x2="high:Q", y=alt.Y("form:N", sort=[_label(bar) for bar in bars]))
-    return alt.layer(chart, whiskers)
+    whiskers = whiskers_over_bars(alt.Chart(rows), x=alt.X("low:Q"), x2="high:Q",
+                                  y=alt.Y("form:N", sort=[_label(bar) for bar in bars]))
+    return alt.layer(chart, *whiskers)
 
 
 def stacked_bars(rows: pd.DataFrame, normalised: bool) -> alt.Chart:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from analysis.comparison import Ratio
 from analysis.search import Published, SpeedUp
+from ui.charts import whiskers_over_bars
 from ui.colours import NEUTRAL, SERIES
 from ui.figure import draw_figure
 from ui.frame import safe
@@ -39,7 +40,8 @@ def draw_speed_up(pairs: Sequence[SpeedUp], published: Sequence[Published], alon
     rows = speed_up_frame(pairs, published)
     draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up", NOTE, measured=bool(pairs))
     if pairs:
-        st.markdown(speed_up_table(pairs))
+        st.dataframe(speed_up_table(pairs), hide_index=True, height="content",
+                     alt="Every pair with its ratio, interval, times and runs")
     if alone:
         st.caption(f"Without a counterpart in the chosen sweeps: {safe(', '.join(alone))}. Both sides are compared "
                    "only when everything that both were asked for is equal and the environment is the same.")
@@ -69,7 +71,8 @@ def label(pair: SpeedUp) -> str:
 def speed_up_bars(rows: pd.DataFrame) -> alt.LayerChart:
     sources = [source for source in (OWN, STUDY) if source in set(rows["source"])]
     # Two runs can have an interval a hundred times as wide as the bars: it may leave the chart.
-    end = WIDEST * float(rows["times"].max())
+    highest = float(rows["times"].max())
+    end = min(WIDEST * highest, 1.15 * max(highest, float(rows["high"].max()) if rows["high"].notna().any() else 0.0))
     base = alt.Chart(rows).encode(y=alt.Y("pair:N", title=None, sort=list(dict.fromkeys(rows["pair"])),
                                           axis=alt.Axis(labelLimit=330)))
     bars = base.mark_bar(height=14).encode(
@@ -82,12 +85,11 @@ def speed_up_bars(rows: pd.DataFrame) -> alt.LayerChart:
                  alt.Tooltip("finetune_s:Q", title="Fine-tuning (s)", format=",.4~g"),
                  alt.Tooltip("extract_s:Q", title="Extraction (s)", format=",.4~g"),
                  alt.Tooltip("noisy_runs:Q", title="Noisy runs")])
-    whiskers = base.mark_rule(color=NEUTRAL, strokeWidth=2, clip=True).encode(
-        x=alt.X("low:Q"), x2="high:Q").transform_filter("isValid(datum.low)")
+    whiskers = whiskers_over_bars(base.transform_filter("isValid(datum.low)"), x=alt.X("low:Q"), x2="high:Q")
     values = base.mark_text(align="left", dx=6, baseline="middle", fontSize=12, color=NEUTRAL).encode(
         x=alt.X("end:Q"), text=alt.Text("times:Q", format=".1f")).transform_calculate(
         end=f"isValid(datum.high) && datum.high < {0.94 * end} ? datum.high : datum.times")
-    return alt.layer(bars, whiskers, values).properties(height=alt.Step(24))
+    return alt.layer(bars, *whiskers, values).properties(height=alt.Step(24))
 
 
 def about_speed_up(pairs: Sequence[SpeedUp]) -> str:
@@ -114,13 +116,12 @@ def _names(pairs: Sequence[SpeedUp]) -> str:
     return safe("; ".join(label(pair) for pair in pairs[:4])) + (" and others" if len(pairs) > 4 else "")
 
 
-def speed_up_table(pairs: Sequence[SpeedUp]) -> str:
-    lines = ["| Model, images | Speed-up | 95 % interval | Fine-tuning | Extraction | Runs |",
-             "| :-- | --: | :-- | --: | --: | --: |"]
-    lines += [f"| {safe(label(pair))} | {pair.ratio.value:.1f} | {interval(pair.ratio)} | "
-              f"{seconds(pair.finetune.value)} | {seconds(pair.extract.value)} | "
-              f"{pair.finetune.runs}+{pair.extract.runs} |" for pair in pairs]
-    return "\n".join(lines)
+def speed_up_table(pairs: Sequence[SpeedUp]) -> pd.DataFrame:
+    return pd.DataFrame([
+        {"Model, images": label(pair), "Speed-up (times)": f"{pair.ratio.value:.1f}",
+         "95 % interval": interval(pair.ratio),
+         "Fine-tuning": seconds(pair.finetune.value), "Extraction": seconds(pair.extract.value),
+         "Runs of each": f"{pair.finetune.runs} and {pair.extract.runs}"} for pair in pairs])
 
 
 def interval(ratio: Ratio) -> str:

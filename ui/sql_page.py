@@ -22,7 +22,6 @@ from ui.units import seconds
 IN_LINK = 4_000
 """Longer queries do not go into the link: servers in between cut such links off."""
 HISTORY = 20
-SCHEMA_PX = 248
 PANE_PX = 340
 Ask = Callable[[str], Answer]
 
@@ -155,8 +154,8 @@ def draw_schema(columns: Mapping[str, Sequence[Column]]) -> None:
                         "in the tables until they are erased; the view deleted names them.") or "runs"
     st.caption(ABOUT[table])
     st.dataframe(pd.DataFrame([(column.name, column.kind, column.note) for column in columns[table]],
-                              columns=["column", "type", "meaning"]), hide_index=True, height=SCHEMA_PX,
+                              columns=["column", "type", "meaning"]), hide_index=True, height="content",
                  column_config={"column": st.column_config.TextColumn("Column", width=130),
-                                "type": st.column_config.TextColumn("Type", width=95),
+                                "type": st.column_config.TextColumn("Type", width=85),
                                 "meaning": st.column_config.TextColumn("Meaning", width="large")},
                  placeholder="", alt=f"Columns of {table}")

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from analysis.strategies import ORDER, StrategyTimes
-from ui.charts import PHASE_ORDER
+from ui.charts import PHASE_ORDER, whiskers_over_bars
 from ui.colours import NEUTRAL, SERIES, phase_scale
 from ui.picking import RUN_IDS, join_ids
 
@@ -76,10 +76,9 @@ def faster_dots(frame: pd.DataFrame) -> alt.LayerChart:
     scale = alt.Scale(zero=True)
     bars = base.mark_bar(height=12).encode(x=alt.X("Times faster:Q", title="Times faster than exhaustive", scale=scale),
                                            color=colour, tooltip=tips)
-    rules = base.transform_filter("isValid(datum.Low)").mark_rule(color=NEUTRAL, strokeWidth=2).encode(
-        x="Low:Q", x2="High:Q", tooltip=tips)
+    whiskers = whiskers_over_bars(base.transform_filter("isValid(datum.Low)"), x="Low:Q", x2="High:Q", tooltip=tips)
     ticks = base.mark_tick(color=NEUTRAL, thickness=2, size=20).encode(x="Times less work:Q", tooltip=tips)
-    return alt.layer(bars, rules, ticks).properties(height=alt.Step(26))
+    return alt.layer(bars, *whiskers, ticks).properties(height=alt.Step(26))
 
 
 def tree_frame(parts: Sequence[dict[str, Any]], ranking: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -55,7 +55,8 @@ def draw_endings(endings: Sequence[tuple[str, str, int]]) -> None:
     if endings:
         said = "; ".join(f"{count} {status}" + (f" ({safe(reason)})" if reason else "")
                          for status, reason, count in endings[:6])
-        st.caption(f"Not in the figures: {said}{' …' if len(endings) > 6 else ''}. They are on the Runs page.")
+        st.caption(f"Not in the figures: {said}{' …' if len(endings) > 6 else ''}. Find them on the "
+                   "Runs page.")
 
 
 def draw_environments(runs: Sequence[TrainingRun], sweep_id: str) -> None:
@@ -110,8 +111,8 @@ def draw_methods(cells: Sequence[TrainedCell], published: Sequence[Published], l
     st.dataframe(own, hide_index=True, height="content", alt="Seed 002's table from own runs")
     draw_rows_button(own, "training_table", "A batch is the global one: times per batch compare only where it is the "
                                             "same. Times per image compare within the sweep, but where plain training "
-                                            "had another batch per device, as To plain then says, its effect is in the "
-                                            "ratio. Workers are per process: n devices load with n times as many. "
+                                            "had another batch per device, as it says, its effect is in the ratio. "
+                                            "Workers are per process: n devices load with n times as many. "
                                             "Start-up (process, data, model, warm-up) and validation are in no other "
                                             "column.")
     draw_published(published)
@@ -142,10 +143,10 @@ def own_table(cells: Sequence[TrainedCell], label: Label) -> pd.DataFrame:
         plain = first.method == BASELINE
         rows.append({
             "Method": label(first), "Time per image": time_text(cell.image_s),
-            "To plain": "plain" if plain else ratio_text(cell.against) + other_batch_text(cell) if cell.against else
-            f"not comparable: {cell.why_not}",
+            "Times plain's": "plain" if plain else
+            ratio_text(cell.against) + other_batch_text(cell) if cell.against else f"not comparable: {cell.why_not}",
             "Estimated epoch": seconds(cell.estimated_epoch_s.value), "Actual epoch": time_text(cell.actual_epoch_s),
-            "Per device": first.device_batch_size, "Global batch": first.global_batch_size,
+            "Batch per device": number(first.device_batch_size), "Global batch": number(first.global_batch_size),
             "Time per batch": time_text(cell.batch_s), "Images": number(first.train_images),
             "Start-up": time_text(cell.start_up_s) if cell.start_up_s else "–",
             "Validation": time_text(cell.validation_s) if cell.validation_s else "–",
@@ -157,11 +158,10 @@ def published_table(published: Sequence[Published]) -> pd.DataFrame:
     return pd.DataFrame([{
         "Method": f"{row.method}, {row.devices} {'device' if row.devices == 1 else 'devices'}",
         "Time per image": seconds(row.image_s),
-        "To plain": "plain" if (ratio := published_ratio(row, published)) is None else f"{ratio:.2f}",
+        "Times plain's": "plain" if (ratio := published_ratio(row, published)) is None else f"{ratio:.2f}",
         "Estimated epoch": seconds(row.estimated_epoch_s), "Actual epoch": seconds(row.actual_epoch_s),
-        "Per device": row.device_batch_size, "Global batch": row.global_batch_size,
-        "Time per batch": seconds(row.batch_s), "Images": number(row.images),
-        "To know": row.caveat or "–"} for row in published])
+        "Batch per device": number(row.device_batch_size), "Global batch": number(row.global_batch_size),
+        "Time per batch": seconds(row.batch_s), "Images": number(row.images)} for row in published])
 
 
 def draw_published(published: Sequence[Published]) -> None:
@@ -170,10 +170,11 @@ def draw_published(published: Sequence[Published]) -> None:
     st.markdown(f"**Published by {STUDY}** on {STUDIES[STUDY].machine}, one run each, time per image from the actual "
                 "epoch:")
     st.dataframe(published_table(published), hide_index=True, height="content", alt="What seed 002 published")
-    caveats = "".join(f" {row.method}: {row.caveat}." for row in published if row.caveat)
-    st.caption("Not like for like: its methods had different batches per device, and a model that trains only its last "
-               f"layer does less work.{safe(caveats)} Its checkpointing and DP epochs took less than their own "
-               "estimates: those times per batch are not the epoch's.")
+    caveats = "".join(f"\n- {safe(row.method)}: {safe(row.caveat)}." for row in published if row.caveat)
+    st.caption("Times plain's: time per image over that of plain training, lower is faster. Not like for like: its "
+               "methods had different batches per device, and a model that trains only its last layer does less work. "
+               "Estimates are images / batch x time per batch; the actual plain epoch took longer than its estimate, "
+               f"those of checkpointing and DP less.\n{caveats}")
 
 
 def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:
@@ -181,7 +182,7 @@ def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:
     frame = epoch_frame(cells, label)
     draw_figure(about_epochs(cells, label), epoch_bars(frame), frame, "training_epochs",
                 "Estimated: images / global batch x the median time of a batch. Actual: one pass, the loader's start "
-                "included; start-up of the run and validation are in neither.")
+                "included; start-up of the run and validation are in neither. Whiskers: 95 % interval over runs.")
 
 
 def about_epochs(cells: Sequence[TrainedCell], label: Label) -> str:
@@ -190,6 +191,8 @@ def about_epochs(cells: Sequence[TrainedCell], label: Label) -> str:
     if len(cells) == 1:
         return (f"The actual epoch takes **{far.actual_to_estimated:.2f} times** the estimate: "
                 f"{seconds(far.actual_epoch_s.value)} against {seconds(far.estimated_epoch_s.value)}.")
+    if f"{low:.2f}" == f"{high:.2f}":
+        return f"Actual epochs of all {len(cells)} cells take **{low:.2f} times** their estimates."
     return (f"Actual epochs take **{low:.2f} to {high:.2f} times** their estimates; furthest off is "
             f"{safe(label(far.first))}: {seconds(far.actual_epoch_s.value)} against "
             f"{seconds(far.estimated_epoch_s.value)}.")
@@ -202,9 +205,10 @@ def draw_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: d
         st.caption("These runs kept no losses.")
         return
     draw_figure(about_losses(curves, likeness, labels), loss_lines(frame), frame, "training_loss",
-                "The first run of each cell; the loss of the global batch, as it was met in training; where there are "
-                "many batches, the mean over a twentieth of them. Rounding differs between methods and grows from step "
-                "to step, so that methods that train alike may part late; a wrong gradient shows in the first batches.")
+                "The first run of each cell; the loss of the global batch, as it was met in training. Thin: every "
+                "batch; thick, where there are many: the mean over a twentieth of them. Rounding differs between "
+                "methods and grows from step to step, so that methods that train alike may part late; a wrong gradient "
+                "shows in the first batches.")
 
 
 def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: dict[str, str]) -> str:
@@ -219,14 +223,14 @@ def about_losses(curves: Sequence[Curve], likeness: Sequence[Likeness], labels: 
     worst = max(likeness, key=lambda pair: pair.difference)
     agree = sum(pair.difference <= ALIKE for pair in likeness)
     pairs = f"{len(likeness)} {'pair' if len(likeness) == 1 else 'pairs'}"
-    sentence += (f" Of {pairs} of methods with the same global batches, {agree} have the same curve (within "
+    sentence += (f" Of {pairs} of methods with the same global batches, {agree or 'none'} have the same curve (within "
                  f"{ALIKE:.1%})")
     if worst.difference == 0:
         return sentence + ", to the last digit."
     pair = f"{safe(labels[worst.one])} and {safe(labels[worst.other])}"
     if math.isinf(worst.difference):
         return f"{sentence}; {pair} do not: only one of them has a finite loss throughout."
-    sentence += f"; furthest apart are {pair}, by {worst.difference:.2g} of the loss."
+    sentence += f"; furthest apart are {pair}, by {100 * worst.difference:.2g} % of the loss."
     if worst.difference > ALIKE and worst.alike_images:
         sentence += f" They agree up to {number(worst.alike_images)} images."
     if worst.difference > ALIKE and worst.own_statistics:
@@ -256,5 +260,6 @@ def about_efficiency(cells: Sequence[TrainedCell], label: Label) -> str:
     told = {"higher": "more than its share", "lower": "less than its share",
             "no difference shown": "no difference from full efficiency shown",
             "too few runs to tell": "too few runs to tell"}[ratio.verdict]
-    return (f"**{safe(label(cell.first))}** is the most efficient: {devices} devices train {ratio.value * devices:.2f} "
-            f"times as many images per second as one, an efficiency of {safe(ratio_text(ratio))}: {told}.")
+    return (f"Highest measured: **{safe(label(cell.first))}**, whose {devices} devices train "
+            f"{ratio.value * devices:.2f} times as many images per second as one, an efficiency of "
+            f"{safe(ratio_text(ratio))}: {told}.")

@@ -18,11 +18,11 @@ def seconds(value: float | None) -> str:
     if value == 0:
         return "0 s"
     if value < 1e-6:
-        return f"{_three(value * 1e9)} ns"
+        return f"{_measured(value * 1e9)} ns"
     if value < 1e-3:
-        return f"{_three(value * 1e6)} µs"
+        return f"{_measured(value * 1e6)} µs"
     if value < 1:
-        return f"{_three(value * 1e3)} ms"
+        return f"{_measured(value * 1e3)} ms"
     if value < 120:
         return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
@@ -77,3 +77,8 @@ def metric_amount(metric: str, value: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
+def _measured(value: float) -> str:
+    """Three digits that matter, zeros among them: 4.00 is not 4."""
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"

@@ -53,7 +53,8 @@ def test_environments_are_neither_pooled_nor_compared() -> None:
     label = make_label(runs)
     assert [label(cell.first) for cell in (plain, again)] == ["baseline, 1 device, environment one",
                                                               "baseline, 1 device, environment three"]
-    assert "not comparable: plain training ran in another environment" in set(own_table([plain, gc], label)["To plain"])
+    told = set(own_table([plain, gc], label)["Times plain's"])
+    assert "not comparable: plain training ran in another environment" in told
 
 
 def test_curves_of_two_environments_are_two_and_are_not_compared() -> None:
@@ -78,13 +79,13 @@ def test_the_baseline_with_the_same_batch_per_device_is_preferred() -> None:
     cells = compare_methods([run("32", 4.0, batch=32), run("16", 2.0), run("gc", 3.0, "checkpointing")])
     assert cells[2].against is not None and cells[2].against.value == pytest.approx(1.5)
     assert cells[2].plain_batch_size is None
-    assert "another batch" not in own_table(cells, lambda run: run.cell)["To plain"][2]
+    assert "another batch" not in own_table(cells, lambda run: run.cell)["Times plain's"][2]
 
 
 def test_a_baseline_at_another_batch_per_device_is_named_wherever_the_ratio_is() -> None:
     cells = compare_methods([run("plain", 2.0, batch=16), run("gc", 3.0, "checkpointing", batch=32)])
     assert cells[1].plain_batch_size == 16
-    assert own_table(cells, lambda run: run.cell)["To plain"][1].endswith("plain at another batch per device (16)")
+    assert own_table(cells, lambda run: run.cell)["Times plain's"][1].endswith("plain at another batch per device (16)")
     assert "1.50 (no interval: too few runs) times that of plain training, plain at another batch per device (16)" in (
         about_methods(cells, lambda run: run.cell).replace("\\", ""))
 
@@ -117,7 +118,7 @@ def test_curves_that_part_late_say_how_far_they_agree() -> None:
     (pair,) = likeness = compare_curves(curves, {one.run_id: one for one in runs})
     assert (pair.difference, pair.alike_images) == (pytest.approx(0.05), 32)
     said = about_losses(curves, likeness, {one.group: one.cell for one in runs})
-    assert said.endswith("by 0.05 of the loss. They agree up to 32 images.")
+    assert said.endswith("by 5 % of the loss. They agree up to 32 images.")
 
 
 def test_many_losses_have_a_running_mean() -> None:

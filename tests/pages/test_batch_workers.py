@@ -139,13 +139,13 @@ def cancelled(lab: Lab, formats: tuple[str, ...] = ("jpeg",)) -> Script:
 def test_cells_that_were_never_begun_are_missing_and_said(lab: Lab) -> None:
     sweep_id = cancelled(lab).sweep_id
     report = lab.json("regret", sweep_id)
-    assert "the sweep cut short was cancelled: 8 of 18 runs have ended" in report["warnings"][0]
+    assert "the sweep cut short was cancelled: 8 of 18 runs are done" in report["warnings"][0]
     gaps = {(gap["model"], gap["batch_size"]): gap["reason"] for gap in report["missing"]}
     assert gaps == {("resnet18", 32): "not begun", ("resnet34", 32): "not begun",
                     **{("vit_b_16", batch): "not begun" for batch in (8, 16, 32)}}
     assert [cell["mean_regret"] for cell in report["cells"]] == [None] * 3
     page = draw(PAGE, sweeps=sweep_id, view="Missing")
-    assert ["The sweep cut short was cancelled: 8 of 18 runs have ended; resume it" in box.value.replace("\\", "")
+    assert ["The sweep cut short was cancelled: 8 of 18 runs are done; resume it" in box.value.replace("\\", "")
             for box in page.info] == [True]
     assert "No pair can be recommended" in shown(page) and "10 more without a time" in shown(page)
     assert len(frame(page, "reason")) == 5 and set(frame(page, "reason")["reason"]) == {"not begun"}

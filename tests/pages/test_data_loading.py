@@ -242,7 +242,7 @@ def test_a_sweep_that_has_not_finished_says_so(lab: Lab) -> None:
     add(script, 1, 2)
     script.end("interrupted").write()
     (box,) = draw(PAGE).info
-    assert "The sweep cut short was interrupted: 2 of 4 runs have ended; resume it" in box.value.replace("\\", "")
+    assert "The sweep cut short was interrupted: 2 of 4 runs are done; resume it" in box.value.replace("\\", "")
 
 
 def test_runs_of_two_environments_are_not_pooled(lab: Lab) -> None:

@@ -118,8 +118,10 @@ def test_one_sweep_of_each_kind_fills_every_view(lab: Lab, images: Path) -> None
             {"experiment": "bottleneck", "grid": {"arrangement": ["joint", "separate"], "head_classes": [10, 20]},
              "fixed": {**small, "items": 16, "models": 2, "part": "last_1_block"}}):
         assert set(lab.json("sweep", lab.sweep_file(**content), "--wait")["runs"]) == {"ok"}
-    said = words(draw(PAGE))
-    assert "Fine-tuning takes **" in said and "head only" in said and "one run, no interval" in said
+    page = draw(PAGE)
+    said = words(page)
+    assert "Fine-tuning takes **" in said and "head only" in said
+    assert set(page.dataframe[0].value["95 % interval"]) == {"one run, no interval"}
     assert "Too few runs to tell" in said
     scenario = draw(PAGE, view="End to end")
     assert "measured: resnet18, 20 images, 1 epochs" in str(scenario.selectbox(key="choose_basis").options)

@@ -36,6 +36,6 @@ def test_every_layer_reads_the_named_rows_or_its_own_small_table() -> None:
 
 
 def test_no_rows_draw_as_an_empty_chart() -> None:
-    assert len(moving(cell_bars, cell_frame([])).spec["layer"]) == 3
+    assert len(moving(cell_bars, cell_frame([])).spec["layer"]) == 5
     assert moving(telemetry_lines, telemetry_frame([], 1.0), "CPU (cores)", 2.0).spec["layer"]
     assert moving(batch_bars, batch_frame([])).spec["encoding"]

@@ -25,7 +25,7 @@ def read_back(text: str) -> float:
 
 
 @pytest.mark.parametrize(("value", "text"), [
-    (None, UNKNOWN), (0, "0 s"), (12e-6, "12 µs"), (0.0015, "1.5 ms"), (0.25, "250 ms"), (1, "1.00 s"),
+    (None, UNKNOWN), (0, "0 s"), (12e-6, "12.0 µs"), (0.0015, "1.50 ms"), (0.25, "250 ms"), (1, "1.00 s"),
     (9.5, "9.50 s"), (42.25, "42.2 s"), (119, "119.0 s"), (120, "2 min 0 s"), (150, "2 min 30 s"), (3600, "1 h 0 min"),
     (86_400, "24 h 0 min")])
 def test_seconds(value: float | None, text: str) -> None:
