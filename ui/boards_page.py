@@ -37,7 +37,7 @@ def draw_list(boards: list[Board], here: str, go: Callable[[str], Any]) -> None:
             st.markdown(f"**{safe(board.name)}**  \n{count} {'chart' if count == 1 else 'charts'}"
                         + (f", {frozen} frozen" if frozen else "")
                         + f" · changed {board.changed_at:%Y-%m-%d %H:%M} UTC")
-            with st.container(horizontal=True):
+            with st.container(horizontal=True, vertical_alignment="center"):
                 for title, label, icon in (("Boards", "Open", "dashboard"), ("Present", "Present", "slideshow")):
                     if title == here:
                         st.button(label, icon=f":material/{icon}:", on_click=go, args=(board.board_id,),

@@ -55,10 +55,10 @@ def draw_nothing(chosen: Chosen, sweeps: Mapping[str, str]) -> None:
         empty_state("Nothing has been measured yet, so there is nothing to compare.", "Launch a sweep",
                     "pages/Launch.py")
         return
-    draw_choice(chosen, sweeps, {}, "Compare")
+    draw_choice(chosen, sweeps, {}, "Sweeps")
     asking = [page.title for page in PAGES if page.group == "Questions"]
-    empty_state("Choose sweeps here; or tick runs on the Runs page, or click marks in the charts of "
-                f"{', '.join(asking[:-1])} and {asking[-1]} that say so below, and press “Compare” there.",
+    empty_state("Choose sweeps here. Or tick runs on the Runs page and press “Compare”. Or click marks in the charts "
+                f"of Home, Live, {', '.join(asking[:-1])} and {asking[-1]}: the way here appears beneath.",
                 "Choose runs", "pages/Runs.py", ":material/table_rows:")
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 from ui.colours import ICONS
 
 FAVICON = Path(__file__).with_name("favicon.png")
+MENU_LETTERS = 18
 VIEWER = "Viewer mode: look at everything, change nothing."
 
 
@@ -85,11 +86,15 @@ def draw_compare(items: Sequence[str], label: str) -> None:
                  query_params={"items": ",".join(items)})
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= MENU_LETTERS else name[:MENU_LETTERS - 1] + "…"
+
+
 def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:
     """In the menu: what is measured now, from any page."""
     for sweep in sweeps[:3]:
         st.page_link("pages/Live.py", icon=ICONS[sweep["status"]], query_params={"sweep": sweep["sweep_id"]},
-                     label=f"{sweep['done']} of {sweep['planned_runs'] or '?'} · {safe(sweep['name'][:40])}")
+                     label=f"{sweep['done']} of {sweep['planned_runs'] or '?'} · {safe(_short(sweep['name']))}")
     if len(sweeps) > 3:
         st.caption(f"and {len(sweeps) - 3} more in the queue")
 

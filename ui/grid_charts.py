@@ -54,7 +54,7 @@ def grouped_bars(frame: pd.DataFrame, along: Along, series: str, scale: Scale, m
         y=alt.Y("group:O", title=WORDS[along], sort="ascending"),
         yOffset=alt.YOffset("series:N", sort=order))
     bars = base.mark_bar().encode(
-        x=alt.X("time:Q", title=scale.title, scale=alt.Scale(domain=[0, most])),
+        x=alt.X("time:Q", title=scale.title, scale=alt.Scale(domain=[0, most]), axis=alt.Axis(tickCount=10)),
         color=alt.Color("series:N", title=WORDS[series], sort=order, scale=colours,
                         legend=alt.Legend(orient="top", columns=3, title=WORDS[series])),
         tooltip=[alt.Tooltip("model:N", title="Model"), alt.Tooltip("batch_size:Q", title="Batch size"),

@@ -63,10 +63,11 @@ def about_level(view: GridView) -> str:
     found = view.recommendation
     if found is None or not found.others:
         return ""
-    count = len(found.others)
+    count, pair = len(found.others), found.best.pair
     return (f"The best pair is compared with {count} {'other' if count == 1 else 'others'}, each at "
             f"{_level(found.level)} so that all together hold at 95 % (Bonferroni); ratios of geometric means over "
-            "runs and models, Welch's t on logarithms. 128/12 means batch size 128 with 12 workers.")
+            f"runs and models, Welch's t on logarithms, and so are the intervals. {pair} means batch size "
+            f"{pair.batch_size} with {pair.workers} {'worker' if pair.workers == 1 else 'workers'}.")
 
 
 def about_objectives(view: GridView) -> str:
@@ -179,7 +180,7 @@ def _share(limit: Limit) -> str:
 
 
 def _names(others: Sequence[Against]) -> str:
-    names = [str(other.pair) for other in others[:NAMED]]
+    names = [str(other.pair) for other in (others if len(others) == NAMED + 1 else others[:NAMED])]
     rest = len(others) - len(names)
     if rest:
         return ", ".join(names) + f" and {rest} more"

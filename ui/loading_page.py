@@ -166,7 +166,8 @@ def draw_latency(variants: Sequence[Variant], payoffs: Sequence[Payoff], label: 
     if len({one.latency_s for one in payoffs}) == 1:
         frame = payoff_frame(payoffs, label)
         draw_figure(about_one_latency(payoffs), ratio_dots(frame, "Times one by one"), frame, "concurrency",
-                    "Ratio of items per second, with 95 % intervals over runs. Sweep latency_s to see where it pays.")
+                    "Ratio of items per second, with 95 % intervals over runs. Vary latency_s in a sweep to see "
+                    "where it pays.")
         return
     heading = next(iter(lines))
     if len(lines) > 1:
@@ -226,7 +227,7 @@ def _latency(latency_s: float) -> str:
 
 def _outcome(payoff: Payoff) -> str:
     return {"higher": "faster", "lower": "slower", "no difference shown": "no difference shown",
-            "too few runs to tell": "too early to say"}[payoff.ratio.verdict]
+            "too few runs to tell": "too few runs to tell"}[payoff.ratio.verdict]
 
 
 def draw_waits(run: LoadingRun) -> None:

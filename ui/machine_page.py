@@ -40,8 +40,8 @@ def draw_facts(report: Mapping[str, Any]) -> None:
 
 def draw_quietness(check: NoiseCheck | None, hostname: str) -> None:
     if check is None:
-        st.markdown("Not checked yet. The check runs a small fixed load on one core and then on all, and says what "
-                    "difference between two cells this machine could show.")
+        st.markdown("Not checked yet. The check runs a small fixed load on one core and then on all, and says how "
+                    "small a difference between two cells this machine can show.")
         return
     found = assess([Part(part.name, part.tracks) for part in check.parts], check.others_cpu_cores, check.steal_share,
                    check.cores_allowed, check.gpu_busy)

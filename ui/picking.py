@@ -27,6 +27,7 @@ def join_ids(run_ids: Iterable[str]) -> str:
 
 def draw_chart(chart: alt.TopLevelMixin, rows: pd.DataFrame | None, key: str) -> list[str]:
     """Draws it; returns what is chosen in it, one text of run ids per mark."""
+    chart = chart.configure_axis(labelFlush=False)
     if rows is None or not can_pick(rows):
         st.altair_chart(chart, width="stretch", key=key)
         return []

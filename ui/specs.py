@@ -14,4 +14,5 @@ def make_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     with (vega_charts._altair_globals_lock, alt.theme.enable("none"),
           alt.data_transformers.enable("default", max_rows=None)):
         spec: dict[str, Any] = chart.to_dict()
-    return spec
+    # Labels stand at their ticks, the first and the last, too.
+    return {**spec, "config": {**spec.get("config", {}), "axis": {"labelFlush": False}}}
