@@ -239,7 +239,8 @@ def _gaps(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def smooth(losses: Sequence[float]) -> list[float]:
-    """The mean of each loss and those before it, over a twentieth of the curve: single batches differ by more than a
-    few steps teach."""
-    width = max(1, len(losses) // SMOOTHED)
-    return [fmean(losses[max(0, end - width):end]) for end in range(1, len(losses) + 1)]
+    """The mean of each loss and as many on both sides, over a twentieth of the curve and less at its ends: single
+    batches differ by more than a few steps teach."""
+    half = len(losses) // SMOOTHED // 2
+    reach = [min(half, place, len(losses) - 1 - place) for place in range(len(losses))]
+    return [fmean(losses[place - side:place + side + 1]) for place, side in enumerate(reach)]

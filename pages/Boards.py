@@ -16,11 +16,12 @@ from ui.boards_page import (
     draw_list,
     draw_new,
     draw_undo,
+    invite,
     renew,
     shown_before,
 )
 from ui.exhibits import find_exhibit
-from ui.frame import empty_state, safe, set_tab_title
+from ui.frame import safe, set_tab_title
 
 EVERY_S, SOON_S = 3.0, 0.2  # between two drawings of a board: once all of its charts are there, and before
 
@@ -77,11 +78,8 @@ def find_board(board_id: str) -> Board | None:
     return next((board for board in current_boards(lab) if board.board_id == board_id), None)
 
 
-def invite(sentence: str) -> None:
-    if lab.keeper.once("newest sweep", lambda: sweeps_frame(lab.ask, 1)).empty:
-        empty_state(f"{sentence} Nothing has been measured yet.", "Launch a sweep first", "pages/Launch.py")
-    else:
-        empty_state(sentence, "Choose a chart of the latest sweep", "pages/Live.py", ":material/monitoring:")
+def has_sweeps() -> bool:
+    return not lab.keeper.once("newest sweep", lambda: sweeps_frame(lab.ask, 1)).empty
 
 
 def draw_all() -> None:
@@ -90,7 +88,7 @@ def draw_all() -> None:
     if found := current_boards(lab):
         draw_list(found, "Boards", open_board)
     else:
-        invite(f"There is no board yet. {HOW}")
+        invite(f"There is no board yet. {HOW}", has_sweeps())
     draw_deleted([board for board in all_boards(lab) if board.deleted], lab.viewer, act)
 
 
@@ -106,7 +104,7 @@ def draw_items(board_id: str, told: list[bool]) -> None:
         return
     draw_undo(st.session_state.get("board_undo"), act)
     if not board.items:
-        invite(f"This board is empty. {HOW}")
+        invite(f"This board is empty. {HOW}", has_sweeps())
     again = not told
     whole = told.pop() if told else ask_for(board)
     for place, item in enumerate(board.items):

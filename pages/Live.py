@@ -15,7 +15,7 @@ from hand import HAND
 from store.browse import sweep_cells, sweep_results, sweeps_frame
 from store.live import live_view
 from ui.edit_bar import draw_bundle_button
-from ui.frame import empty_state, set_tab_title
+from ui.frame import empty_state, set_tab_title, shorten
 from ui.links import choose
 from ui.live_page import (
     CURVES,
@@ -31,6 +31,7 @@ from ui.live_page import (
 )
 from ui.pace import EVERY_S, count_viewers, note_cores, pace_s, say_pace
 
+NAME_LETTERS = 60  # of a sweep's name in the choice, where its date has to find room, too
 lab = begin("Live")
 cores = cpu_allowance().cores
 asked = str(st.query_params.get("sweep", ""))[:200]
@@ -42,7 +43,7 @@ names = {row.sweep_id: row.name or row.sweep_id for row in sweeps.itertuples()}
 when = {row.sweep_id: f"{row.created_at:%Y-%m-%d %H:%M} UTC" for row in sweeps.itertuples()}
 running = [row.sweep_id for row in sweeps.itertuples() if row.status == "running"]
 chosen = choose("Sweep", [*running, *(sweep_id for sweep_id in names if sweep_id not in running)], "sweep",
-                lambda sweep_id: f"{names[sweep_id]} · {when[sweep_id]}")
+                lambda sweep_id: f"{shorten(names[sweep_id], NAME_LETTERS)} · {when[sweep_id]}")
 
 
 def act(what: str, sweep_id: str | None, place: int | None = None) -> None:

@@ -8,9 +8,9 @@ from engine.machine import cpu_allowance
 from store.boards import Board
 from store.browse import sweep_cells, sweeps_frame
 from store.live import live_view, open_sweeps
-from ui.boards_page import draw_list
+from ui.boards_page import draw_list, invite
 from ui.exhibits import Exhibit, find_exhibit
-from ui.frame import empty_state, set_tab_title
+from ui.frame import set_tab_title
 from ui.live_page import CURVES, make_cell_picture, make_pictures
 from ui.present_page import SLIDE_CELLS, WINDOW, draw_buttons, draw_live_slide, draw_place, draw_slide
 
@@ -32,9 +32,8 @@ if board is None or not board.items:
     if any(board.items for board in boards.values()):
         draw_list([board for board in boards.values() if board.items], "Present", open_board)
     else:
-        empty_state("There is no board to present yet. Press **More** beneath any chart, of Live for example, and add "
-                    "it to a new one.", "Go to the charts of the latest sweep", "pages/Live.py",
-                    ":material/monitoring:")
+        invite("There is no board to present yet. Press **More** beneath any chart and add it to a new one.",
+               not sweeps_frame(lab.ask, 1).empty)
     st.stop()
 
 

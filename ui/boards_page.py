@@ -11,7 +11,7 @@ import streamlit as st
 from store.boards import Board, Item
 from ui.downloads import on_demand
 from ui.exhibits import Exhibit, tell_provenance
-from ui.frame import PAGES, safe
+from ui.frame import PAGES, empty_state, safe
 
 Act = Callable[..., Any]
 """Called with what is done and its arguments; does it, or says why not."""
@@ -45,6 +45,14 @@ def draw_list(boards: list[Board], here: str, go: Callable[[str], Any]) -> None:
                     else:
                         st.page_link(f"pages/{title}.py", label=label, icon=f":material/{icon}:",
                                      query_params={"board": board.board_id})
+
+
+def invite(sentence: str, measured: bool) -> None:
+    """The way to a first chart. `measured`: whether the lab has a sweep."""
+    if measured:
+        empty_state(sentence, "Choose a chart of the latest sweep", "pages/Live.py", ":material/monitoring:")
+    else:
+        empty_state(f"{sentence} Nothing has been measured yet.", "Launch a sweep first", "pages/Launch.py")
 
 
 def draw_deleted(boards: list[Board], disabled: bool, act: Act) -> None:

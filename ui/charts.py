@@ -60,17 +60,17 @@ def cell_bars(frame: pd.DataFrame, names: str = "") -> alt.LayerChart:
     whiskers = whiskers_over_bars(base, x=alt.X("min(low):Q"), x2=alt.X2("max(high):Q"))
     ticks = ticks_over_bars(base, 14, x=alt.X("mean(whole):Q"))
     # A height per bar: the specification stays the same however many cells there are.
-    return alt.layer(bars, *whiskers, *ticks, data=frame).properties(height=alt.Step(24))
+    return alt.layer(bars, *ticks, *whiskers, data=frame).properties(height=alt.Step(24))
 
 
 def whiskers_over_bars(base: alt.Chart, **encoding: Any) -> list[alt.Chart]:
     return [base.mark_rule(color=colour, strokeWidth=width, clip=True).encode(**encoding)
-            for colour, width in ((RIM, 4), (INK, 2))]
+            for colour, width in ((RIM, 3.5), (INK, 1.5))]
 
 
 def ticks_over_bars(base: alt.Chart, size: int, **encoding: Any) -> list[alt.Chart]:
     return [base.mark_tick(color=colour, thickness=thickness, size=size, clip=True).encode(**encoding)
-            for colour, thickness in ((RIM, 4), (INK, 2))]
+            for colour, thickness in ((RIM, 3), (INK, 1.2))]
 
 
 def cell_names(cells: Sequence[CellTimes]) -> str:

@@ -110,7 +110,7 @@ def phase_bars(frame: pd.DataFrame, per_item: bool) -> alt.LayerChart:
     ends = alt.Chart(wholes).encode(y=alt.Y("item:N", sort=order))
     whiskers = whiskers_over_bars(ends, x=alt.X("low:Q", scale=scale), x2="high:Q")
     ticks = ticks_over_bars(ends, 16, x=alt.X("whole:Q", scale=scale))
-    return alt.layer(bars, *whiskers, *ticks).properties(height=alt.Step(30))
+    return alt.layer(bars, *ticks, *whiskers).properties(height=alt.Step(30))
 
 
 def overlay_frame(rows: Sequence[Mapping[str, Any]], names: Mapping[str, Name], scale: float) -> pd.DataFrame:

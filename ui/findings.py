@@ -44,9 +44,8 @@ def about_cells(cells: list[CellTimes]) -> str:
         sentence += disturbed
     if fast.runs > 1 and slow.runs > 1 and not ends.apart:
         return sentence + " Their runs overlap: these runs do not tell them apart."
-    if (fewest := min(fast.runs, slow.runs)) < ENOUGH_RUNS:
-        return sentence + (f" One of them has {'one run' if fewest == 1 else 'two runs'} only: repeat before you "
-                           "believe it.")
+    if min(fast.runs, slow.runs) < ENOUGH_RUNS:
+        return sentence + f" So few runs ({fast.runs} and {slow.runs}): repeat before you believe it."
     return sentence
 
 

@@ -86,15 +86,16 @@ def draw_compare(items: Sequence[str], label: str) -> None:
                  query_params={"items": ",".join(items)})
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= MENU_LETTERS else name[:MENU_LETTERS - 1] + "…"
+def shorten(name: str, letters: int) -> str:
+    return name if len(name) <= letters else name[:letters - 1] + "…"
 
 
 def draw_open_sweeps(sweeps: list[dict[str, Any]]) -> None:
     """In the menu: what is measured now, from any page."""
     for sweep in sweeps[:3]:
+        name = safe(shorten(sweep["name"], MENU_LETTERS))
         st.page_link("pages/Live.py", icon=ICONS[sweep["status"]], query_params={"sweep": sweep["sweep_id"]},
-                     label=f"{sweep['done']} of {sweep['planned_runs'] or '?'} · {safe(_short(sweep['name']))}")
+                     label=f"{sweep['done']} of {sweep['planned_runs'] or '?'} · {name}")
     if len(sweeps) > 3:
         st.caption(f"and {len(sweeps) - 3} more in the queue")
 

@@ -112,7 +112,7 @@ def heat_frame(values: Mapping[Pair, float | None], pairs: Sequence[Pair], scale
 
 def heat_map(frame: pd.DataFrame, title: str, format: str = ",.3~f") -> alt.LayerChart:
     known = frame["value"].dropna()
-    middle = known.min() + 0.6 * (known.max() - known.min()) if len(known) else 0
+    middle = known.min() + 0.72 * (known.max() - known.min()) if len(known) else 0
     base = alt.Chart(frame).encode(
         x=alt.X("workers:O", title="Workers", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("batch_size:O", title="Batch size", sort="ascending"))

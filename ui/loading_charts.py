@@ -50,7 +50,8 @@ def ratio_dots(frame: pd.DataFrame, title: str) -> alt.LayerChart:
     base = alt.Chart(frame).encode(y=alt.Y("variant:N", title=None, axis=alt.Axis(labelLimit=260),
                                            sort=alt.EncodingSortField("ratio", op="max", order="descending")))
     far = frame["ratio"].max() > FAR or frame["ratio"].min() < 1 / FAR
-    scale = alt.Scale(type="log", padding=12) if far else alt.Scale(zero=True, padding=12)
+    most = 1.05 * float(frame[["ratio", "high"]].max().max())
+    scale = alt.Scale(type="log", padding=12) if far else alt.Scale(domain=[0, max(1.05, most)], nice=False)
     verdicts = [verdict for verdict in VERDICTS if verdict in set(frame["verdict"])]
     dots = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=alt.X("ratio:Q", title=title, scale=scale, axis=alt.Axis(format="~g", labelOverlap=True, tickCount=8)),

@@ -31,6 +31,7 @@ from ui.loading_charts import (
 from ui.units import number, seconds
 
 WHOLE, STEADY = "whole window", "steady state"
+ROWS_IN_FULL = 20
 
 
 def make_label(runs: Sequence[LoadingRun], leave_out: Iterable[str] = ()) -> Label:
@@ -109,7 +110,8 @@ def draw_variants(variants: Sequence[Variant], baseline: str, label: Label, wind
                     "95 % intervals over runs.")
     st.markdown(about_limits(variants, label))
     rows = variant_table(variants, baseline, label)
-    st.dataframe(rows, hide_index=True, width="stretch")
+    st.dataframe(rows, hide_index=True, width="stretch", height="content" if len(rows) <= ROWS_IN_FULL else "auto",
+                 alt="Every cell with its rate, its waits and what limits it")
     draw_rows_button(rows, "loader_verdicts")
 
 
@@ -125,7 +127,7 @@ def about_variants(variants: Sequence[Variant], base: Variant, label: Label) -> 
                 f"{'variant' if len(rated) == 1 else 'variants'}: {', '.join(counts)}."
                 + about_few_runs(ratio for _, ratio in rated))
     if ratio.value <= 1:
-        sentence = f"No variant has more items per second than the baseline. {sentence}"
+        sentence = f"No variant has more items per second than the baseline. Of the variants: {sentence}"
     noisy = sum(one.noisy_runs for one in variants)
     return sentence + (f" {noisy} of {sum(one.runs for one in variants)} runs were noisy." if noisy else "")
 

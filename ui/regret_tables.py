@@ -155,6 +155,6 @@ def draw_published(published: pd.DataFrame) -> None:
             st.markdown(f"##### {titles[data]}")
             if not values:
                 continue
-            frame = heat_frame(values, sorted(values), 100, lambda value: f"{value:,.{1 if value < 10 else 0}f}")
+            frame = heat_frame(values, sorted(values), 100, lambda value: f"{value:,.{1 if value < 9.95 else 0}f}")
             draw_figure(about_heat(values, False, True), heat_map(frame, "Mean regret (%)", ",.2f"), rows,
                         f"published_{data}", measured=False)

@@ -63,7 +63,8 @@ def draw_table(frame: pd.DataFrame, total: int) -> list[str]:
                                                       help="The whole measured window"),
         "item_s": st.column_config.NumberColumn("Per item (ms)", format="%.3f",
                                                 help="End to end, divided by the items"),
-        "first_batch_s": st.column_config.NumberColumn("First batch (ms)", format="%.1f"),
+        "first_batch_s": st.column_config.NumberColumn("First batch (ms)", format="%.1f",
+                                                       help="Until the first batch was there"),
         "items_per_s": st.column_config.NumberColumn(
             "Items/s, steady", format="%.1f", help="Without the loader's start and its last batches, so it can be "
             "below the rate of the whole; empty where the run was too short for it"),

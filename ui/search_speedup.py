@@ -23,14 +23,14 @@ COLOURS = {OWN: SERIES[0], STUDY: SERIES[6]}
 NOTE = ("Fine-tuning is training and validation of all epochs, extraction one pass over the same images without a "
         "score. The start of process, data and model is in neither; the start of loader workers, where there are any, "
         "is in both. Bars: geometric mean over runs. Whiskers: 95 % interval of the ratio (Welch's t on logarithms); "
-        "none where a side has one run; long ones leave the chart. Published figures are one number each and do not "
-        "say which start-up they hold.")
+        "none where a side has one run; long ones leave the chart.")
+PUBLISHED = "Published figures are one number each, of ten epochs, and do not say which start-up they hold."
 
 
 def why_no_pair(parted: Sequence[str]) -> str:
     """`parted` are the models that only their environments keep apart."""
     if not parted:
-        return "There is no model that was both fine-tuned and extracted with the same settings in the chosen sweeps."
+        return "There is no model here that was both fine-tuned and extracted with the same settings."
     return (f"Fine-tuning and extraction of {safe(', '.join(parted))} have the same settings, but different "
             "environments: the machine, a version or PhaseLab's own code changed between them, and their ratio would "
             "hold that change, too. Measure both sides again; Compare tells what changed.")
@@ -38,7 +38,8 @@ def why_no_pair(parted: Sequence[str]) -> str:
 
 def draw_speed_up(pairs: Sequence[SpeedUp], published: Sequence[Published], alone: Sequence[str]) -> None:
     rows = speed_up_frame(pairs, published)
-    draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up", NOTE, measured=bool(pairs))
+    draw_figure(about_speed_up(pairs), speed_up_bars(rows), rows, "speed_up",
+                f"{NOTE} {PUBLISHED}" if pairs else PUBLISHED, measured=bool(pairs))
     if pairs:
         st.dataframe(speed_up_table(pairs), hide_index=True, height="content",
                      alt="Every pair with its ratio, interval, times and runs")

@@ -153,9 +153,6 @@ def draw_schema(columns: Mapping[str, Sequence[Column]]) -> None:
                    help="Seconds and bytes throughout, moments are UTC, NULL is unknown. Deleted sweeps and runs are "
                         "in the tables until they are erased; the view deleted names them.") or "runs"
     st.caption(ABOUT[table])
-    st.dataframe(pd.DataFrame([(column.name, column.kind, column.note) for column in columns[table]],
-                              columns=["column", "type", "meaning"]), hide_index=True, height="content",
-                 column_config={"column": st.column_config.TextColumn("Column", width=130),
-                                "type": st.column_config.TextColumn("Type", width=85),
-                                "meaning": st.column_config.TextColumn("Meaning", width="large")},
-                 placeholder="", alt=f"Columns of {table}")
+    st.table(pd.DataFrame([(column.name, column.kind, column.note) for column in columns[table]],
+                          columns=["Column", "Type", "Meaning"]), border="horizontal", hide_index=True,
+             alt=f"Columns of {table}")

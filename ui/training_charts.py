@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from analysis.training import Curve, Published, TrainedCell, TrainingRun, published_ratio, smooth
+from ui.charts import whiskers_over_bars
 from ui.colours import NEUTRAL, SERIES
 from ui.picking import RUN_IDS, join_ids
 
@@ -80,8 +81,8 @@ def epoch_bars(frame: pd.DataFrame) -> alt.LayerChart:
         tooltip=[alt.Tooltip("cell:N", title="Method"), alt.Tooltip("epoch:N", title="Epoch"),
                  alt.Tooltip("seconds:Q", title="Seconds", format=",.4~g"), alt.Tooltip("runs:Q", title="Runs"),
                  alt.Tooltip("noisy_runs:Q", title="Noisy runs")])
-    whiskers = base.mark_rule(strokeWidth=1.5, color=NEUTRAL).encode(x="low:Q", x2="high:Q")
-    return alt.layer(bars, whiskers, data=frame).properties(height=alt.Step(18))
+    whiskers = whiskers_over_bars(base, x="low:Q", x2="high:Q")
+    return alt.layer(bars, *whiskers, data=frame).properties(height=alt.Step(18))
 
 
 def loss_frame(curves: Sequence[Curve], labels: dict[str, str]) -> pd.DataFrame:
@@ -133,13 +134,12 @@ def efficiency_bars(frame: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(frame).encode(y=alt.Y("cell:N", title=None, sort=list(frame["cell"]),
                                            axis=alt.Axis(labelLimit=260)))
     bars = base.mark_bar(color=SERIES[0]).encode(
-        x=alt.X("efficiency:Q", title="Efficiency (1: n times one device)", scale=scale,
+        x=alt.X("efficiency:Q", title="Efficiency (1: n devices are n times as fast as one)", scale=scale,
                 axis=alt.Axis(tickCount=8)),
         tooltip=[alt.Tooltip("cell:N", title="Method"), alt.Tooltip("efficiency:Q", title="Efficiency", format=".3f"),
                  alt.Tooltip("low:Q", title="Interval from", format=".3f"),
                  alt.Tooltip("high:Q", title="Interval to", format=".3f")])
-    whiskers = base.mark_rule(strokeWidth=1.5, color=NEUTRAL).encode(
-        x=alt.X("low:Q", scale=scale), x2="high:Q")
+    whiskers = whiskers_over_bars(base, x=alt.X("low:Q", scale=scale), x2="high:Q")
     one = alt.Chart(alt.Data(values=[{"one": 1}])).mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(
         x=alt.X("one:Q", scale=scale))
-    return alt.layer(bars, whiskers, one, data=frame).properties(height=alt.Step(28))
+    return alt.layer(bars, *whiskers, one, data=frame).properties(height=alt.Step(28))

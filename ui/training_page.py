@@ -182,7 +182,8 @@ def draw_epochs(cells: Sequence[TrainedCell], label: Label) -> None:
     frame = epoch_frame(cells, label)
     draw_figure(about_epochs(cells, label), epoch_bars(frame), frame, "training_epochs",
                 "Estimated: images / global batch x the median time of a batch. Actual: one pass, the loader's start "
-                "included; start-up of the run and validation are in neither. Whiskers: 95 % interval over runs.")
+                "included; start-up of the run and validation are in neither. Whiskers: 95 % interval over runs. "
+                "How many images an epoch has is in the table.")
 
 
 def about_epochs(cells: Sequence[TrainedCell], label: Label) -> str:

@@ -24,7 +24,7 @@ def words(page: AppTest) -> str:
 def test_the_published_pairs_are_there_on_an_empty_store(lab: Lab) -> None:
     page = draw(PAGE)
     assert "Published only" in words(page)
-    assert "the start of loader workers, where there are any, is in both" in words(page)
+    assert "do not say which start-up they hold" in words(page) and "Whiskers" not in words(page)
     pairs = published_pairs(open_keeper().store.cursor())
     drawn = speed_up_bars(speed_up_frame([], pairs)).to_dict()
     (rows,) = drawn["datasets"].values()
