@@ -34,9 +34,9 @@ def sweeps_frame(connection: duckdb.DuckDBPyConnection, limit: int = 1_000, also
                                   ORDER BY created_at DESC, sweep_id DESC LIMIT $limit)
             UNION SELECT sweep_id FROM sweeps s WHERE (sweep_id = $also OR status IN ('running', 'queued'))
                   AND sweep_id NOT IN (SELECT target FROM deleted))
-        SELECT s.sweep_id, s.name, s.experiment, s.status, s.reason, s.created_at, s.ended_at, s.planned_runs,
-               coalesce(r.ok, 0) AS ok, coalesce(r.running, 0) AS running, coalesce(r.other, 0) AS other,
-               coalesce(r.skipped, 0) AS skipped
+        SELECT s.sweep_id, coalesce(s.name, '') AS name, s.experiment, s.status, s.reason, s.created_at, s.ended_at,
+               s.planned_runs, coalesce(r.ok, 0) AS ok, coalesce(r.running, 0) AS running,
+               coalesce(r.other, 0) AS other, coalesce(r.skipped, 0) AS skipped
         FROM sweeps s LEFT JOIN (
             SELECT sweep_id, count(*) FILTER (status = 'ok') AS ok, count(*) FILTER (status = 'running') AS running,
                    count(*) FILTER (status NOT IN ('ok', 'running')) AS other,
